@@ -1,0 +1,102 @@
+"""What a runtime says about its pod: the answer of ``GET /report`` and the termination message."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from vlm_api.base import ApiModel, Json
+
+
+class Phase(str, Enum):
+    """Where a pod is on its way to serving, in order."""
+
+    CHECKING_HARDWARE = "CheckingHardware"
+    STARTING = "Starting"
+    LOADING_WEIGHTS = "LoadingWeights"
+    CAPTURING_GRAPHS = "CapturingGraphs"
+    WARMING_UP = "WarmingUp"
+    FIRST_IMAGE = "FirstImage"
+    READY = "Ready"
+    DRAINING = "Draining"
+    STOPPED = "Stopped"
+    FAILED = "Failed"
+
+
+class Failure(ApiModel):
+    """Why the engine's container ended: the JSON in its termination message."""
+
+    reason: Annotated[str, Field(max_length=64)]
+    """A CamelCase word for scripts; the constants are in vlm_api.reasons."""
+    message: Annotated[str, Field(max_length=2048)]
+    """What happened and what to do about it."""
+
+
+class FoundDevice(ApiModel):
+    """One GPU as NVML describes it. Null where the driver does not say."""
+
+    name: str | None = None
+    """Product name."""
+    uuid: str | None = None
+    """The device's UUID."""
+    compute_capability: str | None = None
+    """Such as ``9.0``."""
+    memory_mib: int | None = None
+    """Total memory in MiB."""
+    mig: bool = False
+    """True: a MIG slice."""
+
+
+class FoundHardware(ApiModel):
+    """What the runtime found. ``driver`` null with ``note`` set: there is no driver in this pod, which is a fact."""
+
+    driver: str | None = None
+    """The driver's version."""
+    devices: list[FoundDevice] = []
+    """The devices in this pod."""
+    note: str | None = None
+    """Why nothing could be read, where nothing could."""
+
+
+class EffectiveSetting(ApiModel):
+    """A planned setting beside what the running engine says it uses."""
+
+    name: str
+    """SGLang's field name or variable name."""
+    planned: Json = None
+    """The planned value."""
+    effective: Json = None
+    """What the engine says it uses."""
+    agrees: bool
+    """True: both are the same."""
+
+
+class Report(ApiModel):
+    """What a pod's runtime knows, asked by the operator and by ``kubectl vlm``."""
+
+    api_version: Literal["vlmserve.dev/v1alpha1"] = "vlmserve.dev/v1alpha1"
+    """The API's version."""
+    kind: Literal["RuntimeReport"] = "RuntimeReport"
+    """The kind."""
+    plan_hash: str
+    """The plan that this pod runs."""
+    phase: Phase
+    """Where the pod is."""
+    ready: bool
+    """True: it answers requests about images."""
+    elapsed_seconds: float
+    """Seconds since the runtime started."""
+    budget_seconds: int
+    """Seconds that a start may take."""
+    engine_version: str | None = None
+    """The version that the engine itself says."""
+    first_image_seconds: float | None = None
+    """How long the first image request took."""
+    hardware: FoundHardware = FoundHardware()
+    """What NVML says."""
+    settings: list[EffectiveSetting] = []
+    """Planned against effective; empty while the engine has not been asked."""
+    failure: Failure | None = None
+    """Set when the engine has failed."""

@@ -1,0 +1,156 @@
+"""What the operator writes: ``VLMService.status`` and the whole object."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from vlm_api.base import ApiModel, Json, Rule
+from vlm_api.names import KIND
+from vlm_api.plan import Finding, PlanEngine, PlanHardware, PlanMemory, PlanResources, Setting
+from vlm_api.spec import VLMServiceSpec
+
+SERVICE_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
+
+
+class ConditionStatus(str, Enum):
+    """Yes, no, or not known yet."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(ApiModel):
+    """A metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """What is said to hold or not."""
+    status: ConditionStatus
+    """True, False or Unknown."""
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """A CamelCase word for scripts."""
+    message: Annotated[str, Field(max_length=32_768)]
+    """One sentence for people, with the next step."""
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When the status last changed."""
+    observed_generation: int | None = None
+    """The spec's generation that this is about."""
+
+
+class PlanStatus(ApiModel):
+    """The plan in force, without its manifests."""
+
+    hash: str = ""
+    """Changes exactly when the running pods must change."""
+    spec_digest: str = ""
+    """Digest of the part of the spec that the plan was made from."""
+    engine: PlanEngine | None = None
+    """The engine's command line and environment."""
+    hardware: PlanHardware | None = None
+    """The hardware that the plan was made for."""
+    settings: Annotated[list[Setting], Field(max_length=256)] = []
+    """Every setting that a rule looked at, with source and reason."""
+    memory: PlanMemory | None = None
+    """The memory sum."""
+    resources: PlanResources | None = None
+    """What one replica takes."""
+    findings: Annotated[list[Finding], Field(max_length=64)] = []
+    """What a person should know."""
+
+
+class Startup(ApiModel):
+    """How far the slowest pod is."""
+
+    phase: str
+    """The phase of its start."""
+    elapsed_seconds: int
+    """Seconds since it started."""
+    budget_seconds: int
+    """Seconds that a start may take."""
+
+
+class Effective(ApiModel):
+    """What the running engine says it uses."""
+
+    pod: str
+    """The pod that was asked."""
+    agrees: bool
+    """True: every planned setting is in force."""
+    settings: Annotated[list[dict[str, Json]], Field(max_length=256)] = []
+    """Settings that differ: name, planned, effective."""
+
+
+class VLMServiceStatus(ApiModel):
+    """What the operator knows about a service."""
+
+    observed_generation: int | None = None
+    """The spec's generation that this status is about."""
+    conditions: Annotated[
+        list[Condition],
+        Field(
+            max_length=16,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = []
+    """Ready, Available, Progressing, HardwareResolved, OverridesResolved, ResourceFit and others."""
+    replicas: int | None = None
+    """Replicas that exist."""
+    ready_replicas: int | None = None
+    """Replicas that answer requests."""
+    updated_replicas: int | None = None
+    """Replicas that run the present plan."""
+    available_replicas: int | None = None
+    """Replicas that have been ready for long enough."""
+    selector: Annotated[str, Field(max_length=1024)] | None = None
+    """Label selector of the pods, for the scale subresource."""
+    url: Annotated[str, Field(max_length=1024)] | None = None
+    """Where clients inside the cluster reach the OpenAI-compatible API."""
+    plan: PlanStatus | None = None
+    """The plan in force."""
+    startup: Startup | None = None
+    """How far the slowest pod is, while one starts."""
+    effective: Effective | None = None
+    """What the running engine says it uses, and where that differs from the plan."""
+
+
+class VLMService(ApiModel):
+    """A vision-language model, served by SGLang on the GPUs that are there."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel=f"self.metadata.name.matches('{SERVICE_NAME}')",
+            message="metadata.name becomes a host name: at most 40 characters, lower-case letters, digits and '-', "
+            "starting with a letter and ending with a letter or digit",
+            holds=lambda s: _is_service_name(s.metadata.get("name", "")),
+            field="metadata.name",
+        ),
+    )
+
+    api_version: Literal["vlmserve.dev/v1alpha1"] = "vlmserve.dev/v1alpha1"
+    """The API's version."""
+    kind: Literal["VLMService"] = KIND
+    """The kind."""
+    metadata: dict[str, Any]
+    """Standard object metadata."""
+    spec: VLMServiceSpec
+    """What the user wants."""
+    status: VLMServiceStatus | None = None
+    """What the operator knows."""
+
+    @property
+    def name(self) -> str:
+        """``metadata.name``."""
+        return str(self.metadata["name"])
+
+    @property
+    def namespace(self) -> str:
+        """``metadata.namespace``, or ``default``."""
+        return str(self.metadata.get("namespace") or "default")
+
+
+def _is_service_name(name: object) -> bool:
+    return isinstance(name, str) and re.fullmatch(SERVICE_NAME, name) is not None
