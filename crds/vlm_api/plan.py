@@ -92,6 +92,12 @@ class PlanHardware(ApiModel):
     """How devices are shared."""
     source: Short = "unknown"
     """Who said so: gfd, dra, gke, aks, karpenter, coreweave, nvml, spec or unknown."""
+    resource_name: Short | None = None
+    """The extended resource that pods ask for; null where devices come through claims, or on the CPU."""
+    claims: bool = False
+    """True: devices come through dynamic resource allocation."""
+    match_labels: dict[str, Short] = {}
+    """Node labels that hold the pods to this hardware; they match an autoscaler's future nodes too."""
     nodes: Annotated[list[Short], Field(max_length=64)] = []
     """Nodes that the pods may run on, at most 64 of them."""
     passed_over: Annotated[list[PassedOver], Field(max_length=64)] = []
