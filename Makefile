@@ -1,0 +1,88 @@
+# What people type; `make` alone lists it. The work itself is done by Python scripts, which run the same way by hand.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CLUSTER := tests/cluster/cluster.py
+CHART_CRD := charts/vlm-operator/files/vlmservices.vlmserve.dev.yaml
+
+# `make demo KUBECONFIG=...` means a cluster of yours, and so does an exported KUBECONFIG nowhere: only what is said on the
+# command line counts, or the demo would install into whatever cluster the shell happens to point at.
+ifneq ($(origin KUBECONFIG),command line)
+KUBECONFIG :=
+endif
+IMAGE ?=
+ENGINE_IMAGE ?=
+
+.PHONY: help
+help: ## this list
+	@printf 'usage: make TARGET\n\n'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
+	@printf '\nWhat a fresh machine needs first stands at the top of README.md.\n'
+
+.PHONY: venv
+venv: $(STAMP) ## .venv with everything for development; quick when nothing changed
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "error: $(PYTHON) must be Python 3.11 or newer with venv; on Debian 12: apt-get install -y python3 python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@echo "installing the project and its development tools into $(VENV)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[operator,runtime]' --group dev
+	@touch $@
+
+.PHONY: check
+check: venv ## linters, types, import rules and unit tests; no cluster, no root, under two minutes
+	@$(MAKE) lint
+	$(BIN)/python -m pytest tests/unit -q
+
+.PHONY: lint
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: test
+test: check prepare ## everything: `check`, then all suites against a real API server, engine and cluster (root)
+	$(BIN)/python -m pytest tests
+
+# What the suites need beside Python: the cluster's programs, images and the engine. Nothing is made twice.
+.PHONY: prepare
+prepare: venv packages
+	$(PYTHON) $(CLUSTER) build
+	$(PYTHON) $(CLUSTER) images
+	$(PYTHON) $(CLUSTER) engine
+
+.PHONY: packages
+packages:
+	@$(PYTHON) demo/packages.py
+
+.PHONY: demo
+demo: venv ## a cluster on this machine, a model that answers a question about an image, a plan for H100s (root)
+	@$(BIN)/python demo/run.py $(if $(KUBECONFIG),--kubeconfig '$(KUBECONFIG)') $(if $(IMAGE),--image '$(IMAGE)') $(if $(ENGINE_IMAGE),--engine-image '$(ENGINE_IMAGE)')
+
+.PHONY: cluster-up
+cluster-up: venv packages ## the one-node cluster alone; kubeconfig: .cluster/kubeconfig
+	$(PYTHON) $(CLUSTER) up
+
+.PHONY: cluster-down
+cluster-down: ## stop that cluster; what was built stays
+	$(PYTHON) $(CLUSTER) down
+
+.PHONY: crds
+crds: venv ## generate the CRD from crds/vlm_api and copy it into the chart
+	$(BIN)/python crds/generate.py
+	cp crds/vlmservices.vlmserve.dev.yaml $(CHART_CRD)
+
+.PHONY: clean
+clean: ## stop the cluster and remove everything that was built, .venv included
+	@test ! -e .cluster || $(PYTHON) $(CLUSTER) down
+	rm -rf .cluster $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
