@@ -1,4 +1,8 @@
-"""What every type of the API builds on: camelCase names, no unknown fields, and rules that hold here and in the API server."""
+"""What every type of the API builds on: camelCase names, no unknown fields, and rules that hold in the API server too.
+
+Both enforcers must agree on every input, so this side is as strict as a CRD's schema: ``"2"`` is no number, ``"yes"``
+is no boolean, and a field that is null counts as left out.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 
 @dataclass(frozen=True)
@@ -43,10 +57,15 @@ class ApiModel(BaseModel):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
-        regex_engine="python-re",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_left_out(cls, data: Any) -> Any:
+        """As the API server does it: an empty ``workload:`` in YAML is no workload at all."""
+        return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _rules_hold(self) -> ApiModel:
@@ -61,32 +80,108 @@ class ApiModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+# A size in bytes as Kubernetes writes it, above zero. No m, u and n: nobody means a thousandth of a byte.
 QUANTITY = (
-    r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+    r"^\+?(0*[1-9][0-9]*(\.[0-9]*)?|0*\.[0-9]*[1-9][0-9]*)"
+    r"([KMGTPE]i|[kMGTPE]|[eE]\+?[0-9]{1,2})?$"
 )
+PERCENT = r"^(0|[1-9][0-9]{0,3})%$"
+PERCENT_UP_TO_100 = r"^(0|[1-9][0-9]?|100)%$"
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 # Anything JSON knows. The CRD says x-kubernetes-preserve-unknown-fields for it.
-Json = Annotated[Any, Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+Json = Annotated[Any, Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True, "nullable": True})]
 
 
-def _int_or_string(pattern: str, what: str) -> Any:
-    """An integer, or a string of that pattern, as Kubernetes' IntOrString and quantities are."""
+def between(low: int, high: int) -> Any:
+    """Bounds of a whole number, both included. ``"2"`` is refused: the API server takes no text for a number."""
+    return Field(strict=True, ge=low, le=high)
 
-    def check(value: int | str) -> int | str:
-        if not re.fullmatch(pattern, str(value)):
-            raise PydanticCustomError("int_or_string", "{value} is not {what}", {"value": repr(value), "what": what})
+
+@dataclass(frozen=True)
+class Matches:
+    """A string's form, with a sentence instead of the bare expression that ``pattern`` in a schema would answer with.
+
+    The expression stays within what RE2 and Rust's regex read alike, and has no single quote.
+    """
+
+    pattern: str
+    sentence: str
+
+    def _check(self, value: str) -> str:
+        if not re.fullmatch(self.pattern, value):
+            raise PydanticCustomError("form", "{text}", {"text": self.sentence})
         return value
 
-    return Annotated[
-        int | str,
-        AfterValidator(check),
-        Field(json_schema_extra={"x-kubernetes-int-or-string": True, "pattern": pattern}),
-    ]
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(schema) | {
+            "x-kubernetes-validations": [{"rule": f"self.matches(r'{self.pattern}')", "message": self.sentence}]
+        }
 
 
-Quantity = _int_or_string(QUANTITY, "a quantity such as 16Gi, 500Mi or 2G")
-CountOrPercent = _int_or_string(r"^[0-9]+%?$", "a number or a percentage such as 25%")
-Name = Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
-Token = Annotated[str, Field(min_length=1, max_length=253)]
+@dataclass(frozen=True)
+class UniqueBy:
+    """A list whose items are told apart by one field (or by themselves), so that server-side apply merges item by item.
+
+    The API server refuses an item that is there twice (``x-kubernetes-list-type``); so does this.
+    """
+
+    key: str | None = None
+
+    def _check(self, items: list[Any]) -> list[Any]:
+        seen = set()
+        for item in items:
+            identity = getattr(item, self.key) if self.key else item
+            if identity in seen:
+                raise PydanticCustomError("duplicate", "{value} is there twice: keep one of them", {"value": identity})
+            seen.add(identity)
+        return items
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        if self.key is None:
+            return handler(schema) | {"x-kubernetes-list-type": "set"}
+        return handler(schema) | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [self.key]}
+
+
+MAX_INT_OR_STRING = 32
+
+
+def _int_or_string(pattern: str, minimum: int, maximum: int, sentence: str) -> Any:
+    """An integer within bounds, or a string of that pattern, as Kubernetes' IntOrString and quantities are."""
+
+    def check(value: int | str) -> int | str:
+        if isinstance(value, int):
+            valid = minimum <= value <= maximum
+        else:
+            valid = len(value) <= MAX_INT_OR_STRING and re.fullmatch(pattern, value) is not None
+        if not valid:
+            raise PydanticCustomError("form", "{text}", {"text": sentence})
+        return value
+
+    rule = f"type(self) == int ? self >= {minimum} && self <= {maximum} : self.matches(r'{pattern}')"
+    schema: dict[str, Any] = {
+        "x-kubernetes-int-or-string": True,
+        "maxLength": MAX_INT_OR_STRING,
+        "x-kubernetes-validations": [{"rule": rule, "message": sentence}],
+    }
+    return Annotated[StrictInt | StrictStr, AfterValidator(check), Field(json_schema_extra=schema)]
+
+
+Quantity = _int_or_string(QUANTITY, 1, 2**53, "must be a size above zero, such as 16Gi, 500Mi or 2G")
+Surge = _int_or_string(PERCENT, 0, 1000, "must be a whole number from 0 to 1000, or a percentage such as 25%")
+Unavailable = _int_or_string(
+    PERCENT_UP_TO_100, 0, 1000, "must be a whole number from 0 to 1000, or a percentage up to 100%"
+)
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=253),
+    Matches(DNS_SUBDOMAIN, "must be the name of an object: lower-case letters, digits, '-' and '.', such as my-claim"),
+]
+Token = Annotated[str, Field(min_length=1, max_length=253), Matches(r"^[^\s]+$", "must not have spaces in it")]

@@ -1,4 +1,4 @@
-"""Every condition type, condition reason and failure reason, with one sentence each. Docs and tests read them from here."""
+"""Every condition type and failure reason, with one sentence each. Docs and tests read them from here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Conditions:
-    """Condition types of a VLMService. All are good when True, except Progressing and HardwareDrift, which only tell."""
+    """Condition types of a VLMService. All are good when True; Progressing and HardwareDrift only tell."""
 
     READY: Final = "Ready"
     AVAILABLE: Final = "Available"
@@ -22,11 +22,19 @@ class Conditions:
 # Why a container ended: reason -> (what happened, what to do). The runtime writes them, the operator shows them.
 FAILURES: Final[dict[str, str]] = {
     "BadArgument": "The engine refused a flag. Compare engine.args and engine.settings with the version in the plan.",
-    "ConfigurationError": "The engine refused its configuration or could not read the model. See the last lines of the pod's log.",
+    "ConfigurationError": (
+        "The engine refused its configuration or could not read the model. See the last lines of the pod's log."
+    ),
     "ModelNotFound": "The model's files are not where spec.model.uri says. Check the URI, the claim and the token.",
-    "OutOfDeviceMemory": "The GPU's memory ran out. Lower workload.concurrency or the images, or use more GPUs (parallelism.tensor).",
-    "OutOfHostMemory": "The kernel killed the engine for memory. Raise the memory limit of container main in spec.template.",
-    "HardwareMismatch": "The pod got less hardware than the plan was made for. The operator plans again; see HardwareResolved.",
+    "OutOfDeviceMemory": (
+        "The GPU's memory ran out. Lower workload.concurrency or the images, or use more GPUs (parallelism.tensor)."
+    ),
+    "OutOfHostMemory": (
+        "The kernel killed the engine for memory. Raise the memory limit of container main in spec.template."
+    ),
+    "HardwareMismatch": (
+        "The pod got less hardware than the plan was made for. The operator plans again; see HardwareResolved."
+    ),
     "EngineKilled": "The engine was ended by a signal that nobody here sent.",
     "SchedulerDied": "A scheduler process of the engine died. See the last lines of the pod's log.",
     "StartupTimeout": "The engine did not become ready within its budget. See the phase in status.startup.",

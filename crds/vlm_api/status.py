@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vlm_api.base import ApiModel, Json, Rule
+from vlm_api.base import ApiModel, Json, Rule, UniqueBy
 from vlm_api.names import KIND
 from vlm_api.plan import Finding, PlanEngine, PlanHardware, PlanMemory, PlanResources, Setting
 from vlm_api.spec import VLMServiceSpec
@@ -91,10 +91,8 @@ class VLMServiceStatus(ApiModel):
     """The spec's generation that this status is about."""
     conditions: Annotated[
         list[Condition],
-        Field(
-            max_length=16,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
+        Field(max_length=16),
+        UniqueBy("type"),
     ] = []
     """Ready, Available, Progressing, HardwareResolved, OverridesResolved, ResourceFit and others."""
     replicas: int | None = None
