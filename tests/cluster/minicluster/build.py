@@ -1,0 +1,146 @@
+"""The cluster's programs, built from the `tool` lines of go.mod with the Go of PATH.
+
+Kubernetes, etcd, containerd, the network plugins, KWOK and LeaderWorkerSet all come as Go modules, so go.sum pins every
+byte of the cluster and no container registry and no download page is needed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import stamps
+from .errors import ClusterError
+from .paths import ASSETS_TOOLS, ASSETS_VARIABLE, BIN, BUILD_LOGS, CNI, SHARE, SOURCE, STATE, tool
+from .shell import run, run_long, say
+
+GO_MOD = SOURCE / "go.mod"
+NAMES = {"server": "etcd", "cmd": "lws-manager"}  # `go build` names a program after its folder
+CNI_PLUGINS = ("bridge", "host-local", "loopback", "portmap")
+
+
+def packages() -> dict[str, str]:
+    """Program name -> Go package, from the tool block of go.mod."""
+    block = re.search(r"^tool \(\n(.*?)^\)", GO_MOD.read_text(), re.MULTILINE | re.DOTALL)
+    if block is None:
+        raise ClusterError(f"no tool block in {GO_MOD}")
+    result = {}
+    for package in block.group(1).split():
+        folder = re.sub(r"/v\d+$", "", package).rsplit("/", 1)[1]
+        result[NAMES.get(folder, folder)] = package
+    return result
+
+
+def module_version(module: str) -> str:
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", GO_MOD.read_text(), re.MULTILINE)
+    if found is None:
+        raise ClusterError(f"{GO_MOD} does not require {module}")
+    return found.group(1)
+
+
+def go_version() -> str:
+    """The Go that the modules ask for."""
+    found = re.search(r"^go (\S+)", GO_MOD.read_text(), re.MULTILINE)
+    if found is None:
+        raise ClusterError(f"no go line in {GO_MOD}")
+    return found.group(1)
+
+
+def target(name: str) -> Path:
+    return CNI / name if name in CNI_PLUGINS else BIN / name
+
+
+def linker_flags() -> str:
+    """Without these, every Kubernetes program calls itself v0.0.0."""
+    version = module_version("k8s.io/kubernetes")
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    variable = "k8s.io/component-base/version.git"
+    return f"-s -w -X {variable}Version={version} -X {variable}Major={major} -X {variable}Minor={minor}"
+
+
+def sources_fingerprint() -> str:
+    return stamps.fingerprint([GO_MOD, SOURCE / "go.sum", SOURCE / "coredns", linker_flags()])
+
+
+def outdated(names: Sequence[str]) -> list[str]:
+    """Those of the programs that are missing or were built from other sources."""
+    wanted = sources_fingerprint()
+    return [
+        name
+        for name in names
+        if tool(name).parent == BIN and not (target(name).is_file() and stamps.is_current(f"go-{name}", wanted))
+    ]
+
+
+def build(only: Sequence[str] = ()) -> None:
+    """Builds what is outdated; about ten minutes with empty caches on two cores, no time when nothing changed."""
+    known = packages()
+    if unknown := [name for name in only if name not in known]:
+        raise ClusterError(f"no such program: {', '.join(unknown)}", hint=f"choose from {', '.join(sorted(known))}")
+    STATE.mkdir(exist_ok=True)
+    with (STATE / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another build is running; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        todo = outdated(only or list(known))
+        if todo:
+            compile_programs({name: known[name] for name in todo})
+        say(f"{len(only or known)} programs ready in {BIN}" + assets_note(only or list(known)))
+
+
+def assets_note(names: Sequence[str]) -> str:
+    used = [name for name in names if name in ASSETS_TOOLS and tool(name).parent != BIN]
+    return f" ({', '.join(used)} from {os.environ[ASSETS_VARIABLE]})" if used else ""
+
+
+def compile_programs(programs: dict[str, str]) -> None:
+    BIN.mkdir(parents=True, exist_ok=True)
+    CNI.mkdir(exist_ok=True)
+    log = BUILD_LOGS / "go-build.log"
+
+    def progress() -> str:
+        return f"{sum(1 for line in log.read_text(errors='replace').splitlines() if '/' in line)} packages"
+
+    run_long(
+        f"building {len(programs)} Go programs",
+        ["go", "build", "-v", "-trimpath", "-ldflags", linker_flags(), "-o", f"{BIN}/", *programs.values()],
+        log,
+        cwd=SOURCE,
+        env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
+        progress=progress,
+        hint="a missing module needs the network once; `python3 tests/cluster/cluster.py check` says whether Go is new enough",
+    )
+    built_from = sources_fingerprint()
+    for name, package in programs.items():
+        made = BIN / re.sub(r"/v\d+$", "", package).rsplit("/", 1)[1]
+        if made != target(name):
+            made.replace(target(name))
+        copy_module_files(name)
+        stamps.set_current(f"go-{name}", built_from)
+
+
+def copy_module_files(name: str) -> None:
+    """The few files of a module that go with its program, so that a start needs neither Go nor its cache."""
+    SHARE.mkdir(exist_ok=True)
+    if name == "kubelet":
+        shutil.copyfile(module_folder("k8s.io/kubernetes") / "build/pause/linux/pause.c", SHARE / "pause.c")
+    elif name == "kwok":
+        stages = module_folder("sigs.k8s.io/kwok") / "kustomize/stage"
+        files = ["node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease"]
+        files += ["pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete"]
+        (SHARE / "kwok-stages.yaml").write_text("\n---\n".join((stages / f"{file}.yaml").read_text() for file in files))
+    elif name == "lws-manager":
+        config = module_folder("sigs.k8s.io/lws") / "config"
+        crds = sorted((config / "crd/bases").glob("*.yaml"))
+        (SHARE / "lws-crds.yaml").write_text("\n---\n".join(crd.read_text() for crd in crds))
+        shutil.copyfile(config / "webhook/manifests.yaml", SHARE / "lws-webhooks.yaml")
+
+
+def module_folder(module: str) -> Path:
+    return Path(run(["go", "list", "-m", "-f", "{{.Dir}}", module], cwd=SOURCE).strip())

@@ -1,0 +1,97 @@
+"""The control group below which the kubelet makes those of the pods, on cgroup v1 and v2."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+
+from .errors import ClusterError
+
+ROOT = Path("/sys/fs/cgroup")
+NAME = "vlm-cluster"
+CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+
+
+def is_unified() -> bool:
+    return (ROOT / "cgroup.controllers").exists()
+
+
+def folders() -> list[Path]:
+    """Ours in each hierarchy; on v1 a hierarchy may have several names, of which all but one are links."""
+    if is_unified():
+        return [ROOT / NAME]
+    return [path / NAME for path in ROOT.iterdir() if not path.is_symlink() and (path / "cgroup.procs").exists()]
+
+
+def create() -> None:
+    if not ROOT.is_dir():
+        raise ClusterError(f"{ROOT} is not there", hint="mount cgroups, as every init system does")
+    if is_unified():
+        enable_controllers()
+    for folder in folders():
+        folder.mkdir(exist_ok=True)
+        if is_unified():
+            continue
+        for file in CPUSET_FILES:  # a new v1 cpuset is empty, and an empty one takes no process
+            if (folder / file).exists():
+                (folder / file).write_text((folder.parent / file).read_text())
+
+
+def enable_controllers() -> None:
+    """Hands every controller down from the root group.
+
+    In a container the root group is not the machine's, and refuses this while it holds processes of its own: then
+    they move into a group beside ours first.
+    """
+    controllers = (ROOT / "cgroup.controllers").read_text().split()
+    wanted = " ".join(f"+{controller}" for controller in controllers)
+    try:
+        (ROOT / "cgroup.subtree_control").write_text(wanted)
+        return
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise ClusterError(f"cannot enable cgroup controllers: {error}", hint="run in a privileged container") from error
+    beside = ROOT / "init"
+    beside.mkdir(exist_ok=True)
+    for pid in (ROOT / "cgroup.procs").read_text().split():
+        try:
+            (beside / "cgroup.procs").write_text(pid)
+        except OSError:  # ended meanwhile, or a kernel thread, which stays
+            continue
+    (ROOT / "cgroup.subtree_control").write_text(wanted)
+
+
+def processes() -> set[int]:
+    """Everything that runs in a pod."""
+    found: set[int] = set()
+    for folder in folders():
+        for file in folder.rglob("cgroup.procs"):
+            try:
+                found.update(int(pid) for pid in file.read_text().split())
+            except OSError:  # the group went away while we looked
+                continue
+    return found
+
+
+def remove(seconds: float = 10.0) -> None:
+    """Removes the groups from the leaves up; a killed process leaves its group a moment later."""
+    deadline = time.monotonic() + seconds
+    for folder in folders():
+        while folder.is_dir():
+            for group in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+                try_rmdir(group)
+            if not try_rmdir(folder):
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"control group {folder} cannot be removed: processes {sorted(processes())}")
+                time.sleep(0.05)
+
+
+def try_rmdir(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

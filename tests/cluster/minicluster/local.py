@@ -1,0 +1,75 @@
+"""An API server alone, for tests that need its rules and no nodes: ports of the loopback address, no root."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import control_plane, kube, pki
+from .errors import ClusterError
+from .paths import ASSETS_TOOLS, tool
+from .processes import Daemons
+from .shell import Argument
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    url: str
+    kubeconfig: Path  # an administrator, by client certificate
+
+
+@contextmanager
+def apiserver(folder: Path) -> Iterator[ApiServer]:
+    """etcd and kube-apiserver while the block runs, with their state in `folder`.
+
+    No controllers run: a namespace that is deleted stays in Terminating, owners collect nothing, and service accounts
+    get no tokens (so pods are accepted without any).
+    """
+    for name in ASSETS_TOOLS:
+        if not os.access(tool(name), os.X_OK):
+            raise ClusterError(
+                f"{tool(name)} is not there",
+                hint=f"python3 tests/cluster/cluster.py build --only {' '.join(ASSETS_TOOLS)}",
+            )
+    folder = folder.resolve()
+    certificates = [
+        control_plane.ADMIN,
+        pki.Certificate("kube-apiserver", "kube-apiserver", addresses=control_plane.SERVICE_NAMES),
+    ]
+    pki.issue(folder / "pki", certificates)
+    client, peer, secure = free_ports(3)
+    server = ApiServer(f"https://{LOOPBACK}:{secure}", folder / "kubeconfig")
+    pki.write_kubeconfig(server.kubeconfig, folder / "pki", control_plane.ADMIN.name, server.url)
+    etcd_url = f"http://{LOOPBACK}:{client}"
+    daemons = Daemons(folder)
+    # A test run that is killed cannot clean up; its servers end with it all the same.
+    bound_to_us: list[Argument] = ["setpriv", "--pdeathsig", "KILL"]
+    etcd = control_plane.etcd(folder / "etcd", etcd_url, f"http://{LOOPBACK}:{peer}")
+    flags = control_plane.apiserver(folder / "pki", etcd_url, address=LOOPBACK, bind=LOOPBACK, port=secure)
+    try:
+        daemons.start("etcd", [*bound_to_us, *etcd])
+        daemons.start("kube-apiserver", [*bound_to_us, *flags, "--disable-admission-plugins=ServiceAccount"])
+
+        def ready() -> bool:
+            return kube.succeeds("get", "--raw=/readyz", kubeconfig=server.kubeconfig)
+
+        daemons.wait_for("the API server is ready", ready, daemon="kube-apiserver", seconds=60)
+        yield server
+    finally:
+        daemons.stop(["kube-apiserver"], seconds=5)
+        daemons.stop(["etcd"], seconds=5)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on now; held together, so that they differ."""
+    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
