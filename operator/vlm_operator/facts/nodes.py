@@ -1,0 +1,103 @@
+"""A Node and its ResourceSlices -> NodeFacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from vlm_operator.facts.discovery import GPU, MIG_RESOURCE, Offer, Reading, discovered
+from vlm_operator.facts.labels import count, mapping, mappings, text
+from vlm_operator.facts.providers import provided
+from vlm_operator.facts.slices import claimable
+from vlm_operator.facts.types import GpuFacts, NodeFacts, Taint
+
+# Node feature discovery's labels for a PCI device of NVIDIA, without and with the PCI class before the vendor.
+_PCI_NVIDIA: Final = ("pci-10de.present", "pci-0300_10de.present", "pci-0302_10de.present")
+
+
+def node_facts(
+    node: Mapping[str, Any], slices: Sequence[Mapping[str, Any]] = (), resource_name: str = GPU
+) -> NodeFacts:
+    """What is known of one node and of the GPUs behind ``resource_name``.
+
+    ``node`` is a core/v1 Node and ``slices`` are ResourceSlices (those of other nodes are left aside), both as JSON.
+    Compute capability comes from GPU feature discovery's labels, else from the product's name there, else from the
+    cloud's labels, else from the slices, else it stays unknown. Memory comes from a label or a slice; where only a
+    cloud's label names the product, it is the size that cards of this name have according to ``products.yaml``.
+    Nothing in a node raises an error: what is not as documented counts as absent.
+    """
+    labels = {str(key): str(value) for key, value in mapping(node, "metadata", "labels").items() if value is not None}
+    name = str(mapping(node, "metadata").get("name") or "")
+    reading = _gpu(node, labels, slices, name, resource_name)
+    return NodeFacts(
+        name=name,
+        labels=labels,
+        taints=_taints(node),
+        cordoned=mapping(node, "spec").get("unschedulable") is True,
+        ready=_ready(node),
+        cpu_architecture=text(labels, "kubernetes.io/arch")
+        or text(mapping(node, "status", "nodeInfo"), "architecture")
+        or "amd64",
+        gpu=reading.gpu if reading else None,
+        unusable=reading.unusable if reading else None,
+    )
+
+
+def _gpu(
+    node: Mapping[str, Any],
+    labels: Mapping[str, str],
+    slices: Sequence[Mapping[str, Any]],
+    name: str,
+    resource: str,
+) -> Reading | None:
+    allocatable, capacity = mapping(node, "status", "allocatable"), mapping(node, "status", "capacity")
+    offer = Offer(resource, count(allocatable, resource), count(capacity, resource))
+    labelled = _labelled(labels, offer)
+    if not offer.allocatable and (claim := claimable(slices, name)):
+        match = labelled.gpu.match_labels if labelled else {}
+        return claim._replace(gpu=replace(claim.gpu, match_labels=match))
+    if labelled is None:
+        if offer.allocatable:
+            return Reading(GpuFacts(source="unknown", devices=offer.allocatable, allocatable=offer.allocatable))
+        if any(labels.get(f"feature.node.kubernetes.io/{key}") == "true" for key in _PCI_NVIDIA):
+            return Reading(GpuFacts(source="unknown"), _not_offered(offer, allocatable))
+        return None
+    if offer.allocatable or labelled.unusable:
+        return labelled
+    return labelled._replace(unusable=_not_offered(offer, allocatable))
+
+
+def _labelled(labels: Mapping[str, str], offer: Offer) -> Reading | None:
+    """What labels say: GPU feature discovery's, with the cloud's where those leave the capability open."""
+    found, cloud = discovered(labels, offer), provided(labels, offer)
+    if found is None:
+        return Reading(cloud) if cloud else None
+    gpu = found.gpu
+    if gpu.compute_capability is None and gpu.product is None and gpu.ambiguous is None and cloud:
+        gpu = replace(gpu, product=cloud.product, compute_capability=cloud.compute_capability)
+        gpu = replace(gpu, match_labels=gpu.match_labels or cloud.match_labels)
+    return found._replace(gpu=gpu)
+
+
+def _not_offered(offer: Offer, allocatable: Mapping[str, Any]) -> str:
+    """Why no pod can ask for the GPUs that the labels promise, and what to do."""
+    others = sorted(
+        key for key in allocatable if key.startswith((f"{GPU}.", MIG_RESOURCE)) and count(allocatable, key) > 0
+    )
+    if others:
+        return f"it offers no {offer.resource} but {', '.join(others)}: set spec.hardware.resourceName to use that"
+    if offer.capacity:
+        return f"none of its {offer.capacity} {offer.resource} is healthy: see the device plugin's log on this node"
+    return f"it has a GPU but offers no {offer.resource}: install the device plugin, or wait until it has started"
+
+
+def _taints(node: Mapping[str, Any]) -> tuple[Taint, ...]:
+    taints = mappings(mapping(node, "spec").get("taints"))
+    return tuple(Taint(*(str(taint.get(field) or "") for field in ("key", "value", "effect"))) for taint in taints)
+
+
+def _ready(node: Mapping[str, Any]) -> bool:
+    """A node that says nothing of its readiness counts as ready: files made by hand often leave the status out."""
+    conditions = mappings(mapping(node, "status").get("conditions"))
+    return all(condition.get("status") == "True" for condition in conditions if condition.get("type") == "Ready")
