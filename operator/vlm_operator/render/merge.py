@@ -1,0 +1,136 @@
+"""Strategic merge of ``spec.template`` over the operator's own pod template.
+
+The merge keys are those of core/v1 (`patchMergeKey` in k8s.io/api/core/v1/types.go). Two things differ on purpose from
+what ``kubectl patch`` does, because the plain rule would make pods that the API server refuses: an entry that names
+another *kind* of source (a volume, a probe, an environment variable) replaces ours instead of being mixed with it, and
+tolerations are added to ours instead of replacing them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from vlm_operator.errors import InvalidInput
+
+# List field -> the key that says which entries are the same. Field names are unambiguous inside a pod template.
+MERGE_KEYS: Mapping[str, str] = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "imagePullSecrets": "name",
+    "resourceClaims": "name",
+    "claims": "name",
+    "schedulingGates": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "ports": "containerPort",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+}
+# Lists whose entries have no identity: the user's are added to ours.
+APPENDED = frozenset({"tolerations"})
+# Entries that say one whole thing: mixing two of them makes nonsense.
+REPLACED_WHOLE = frozenset({"env", "volumeMounts"})
+# Fields of which a map may hold one only, by the map's own name.
+_HANDLERS = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
+ONE_OF: Mapping[str, frozenset[str]] = {
+    "startupProbe": _HANDLERS,
+    "readinessProbe": _HANDLERS,
+    "livenessProbe": _HANDLERS,
+    "preStop": _HANDLERS,
+    "postStart": _HANDLERS,
+}
+
+Tree = dict[str, Any]
+
+
+def merge_template(ours: Tree, theirs: Mapping[str, Any], path: str = "spec.template") -> Tree:
+    """The operator's PodTemplateSpec with the user's over it. Neither argument is changed.
+
+    ``null`` removes a field and ``{$patch: delete, name: x}`` a list entry, as in ``kubectl patch``. Raises
+    InvalidInput where the user's part is not shaped like a PodTemplateSpec.
+    """
+    for key in theirs:
+        if key not in ("metadata", "spec"):
+            raise InvalidInput(f"{path}.{key}", "a pod template has metadata and spec: move or remove this field")
+    return _merge_maps(ours, theirs, path, field="")
+
+
+def _merge_maps(ours: Tree, theirs: Mapping[str, Any], path: str, field: str) -> Tree:
+    directive = theirs.get("$patch")
+    if directive == "replace":
+        return {k: deepcopy(v) for k, v in theirs.items() if k != "$patch"}
+    if directive is not None:
+        raise InvalidInput(f"{path}.$patch", f"{directive!r} works on list entries only: write null to remove a field")
+    result = deepcopy(ours)
+    group = ONE_OF.get(field, frozenset())
+    if group & theirs.keys():
+        for handler in group - theirs.keys():
+            result.pop(handler, None)
+    for key, value in theirs.items():
+        here = f"{path}.{key}"
+        if key.startswith("$"):
+            raise InvalidInput(here, "of the merge directives only $patch: delete and $patch: replace are supported")
+        if value is None:
+            result.pop(key, None)
+        elif key in MERGE_KEYS or key in APPENDED:
+            result[key] = _merge_lists(result.get(key) or [], value, here, key)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), dict):
+            result[key] = _merge_maps(result[key], value, here, key)
+        elif isinstance(result.get(key), dict | list) and not isinstance(value, Mapping | list):
+            raise InvalidInput(here, f"{value!r} cannot stand here: write a {_shape(result[key])}")
+        else:
+            result[key] = _without_nulls(value)
+    return result
+
+
+def _merge_lists(ours: list[Any], theirs: Any, path: str, field: str) -> list[Any]:
+    if not isinstance(theirs, list):
+        raise InvalidInput(path, f"{theirs!r} cannot stand here: write a list")
+    if field in APPENDED:
+        return deepcopy(ours) + [e for e in deepcopy(theirs) if e not in ours]
+    key = MERGE_KEYS[field]
+    if any(isinstance(e, Mapping) and e.get("$patch") == "replace" and key not in e for e in theirs):
+        return [deepcopy(e) for e in theirs if not (isinstance(e, Mapping) and "$patch" in e)]
+    result = deepcopy(ours)
+    for index, entry in enumerate(theirs):
+        here = f"{path}[{index}]"
+        if not isinstance(entry, Mapping) or entry.get(key) is None:
+            raise InvalidInput(here, f"an entry of {field} needs {key!r}, which says what it is merged with")
+        at = next((i for i, e in enumerate(result) if _same(e, entry, field, key)), None)
+        if entry.get("$patch") == "delete":
+            if at is not None:
+                del result[at]
+        elif at is None:
+            result.append(_without_nulls(entry))
+        elif field in REPLACED_WHOLE or entry.get("$patch") == "replace" or _another_source(result[at], entry, field):
+            result[at] = _without_nulls({k: v for k, v in entry.items() if k != "$patch"})
+        else:
+            result[at] = _merge_maps(result[at], entry, here, field)
+    return result
+
+
+def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any], field: str, key: str) -> bool:
+    if field == "ports" and ours.get("protocol", "TCP") != theirs.get("protocol", "TCP"):
+        return False
+    return bool(ours.get(key) == theirs[key])
+
+
+def _another_source(ours: Mapping[str, Any], theirs: Mapping[str, Any], field: str) -> bool:
+    """Whether a volume or claim of the same name comes from somewhere else."""
+    if field not in ("volumes", "resourceClaims"):
+        return False
+    return bool(theirs.keys() - {"name"}) and ours.keys() != theirs.keys()
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return deepcopy(value)
+
+
+def _shape(value: object) -> str:
+    return "list" if isinstance(value, list) else "map"

@@ -1,0 +1,149 @@
+"""Every object that a service is made of, in the order in which they are applied."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any, Final
+
+from vlm_api.names import ENGINE_PORT, LABEL_PLAN, PLAN_KEY, POD_TEMPLATE_KEY
+from vlm_api.plan import ServingPlan
+from vlm_api.status import VLMService
+
+from vlm_operator.render import names
+from vlm_operator.render.claims import claim_spec, claim_template_name
+from vlm_operator.render.names import Manifest
+from vlm_operator.render.workload import LWS_WORKER_INDEX, target_reference, workload
+
+# What the runtime exports for each pod: requests that the engine holds, running or queued.
+IN_FLIGHT_METRIC: Final = "vlmserve_requests_in_flight"
+DEFAULT_TARGET_IN_FLIGHT: Final = 32
+TARGET_SHARE: Final = 0.8
+
+
+def objects(
+    plan: ServingPlan, pod_template: dict[str, Any], service: VLMService, owner: dict[str, Any] | None = None
+) -> list[Manifest]:
+    """The objects of a sealed plan (one with a hash).
+
+    ``pod_template`` is the stored one, so that a plan that stays renders the same pods whatever the operator's version.
+    ``owner`` is the owner reference to put on all of them; None leaves it out, as in a plan that is only shown.
+    """
+    template = with_hash(pod_template, service.name, plan.hash)
+    found = [_plan_config_map(plan, pod_template, service)]
+    if plan.hardware.claims and plan.resources.devices_per_pod > 0:
+        found.append(_claim_template(plan, service))
+    found += [_service(plan, service), workload(plan, template, service)]
+    if service.spec.scaling is not None:
+        found.append(_autoscaler(plan, service))
+    if service.spec.metrics.pod_monitor:
+        found.append(_pod_monitor(service))
+    return [_with_metadata(o, plan, service, owner) for o in found]
+
+
+def with_hash(pod_template: dict[str, Any], service: str, plan_hash: str) -> Manifest:
+    """The pod template that is applied: labelled with the plan's hash and mounting its ConfigMap."""
+    template = deepcopy(pod_template)
+    template.setdefault("metadata", {}).setdefault("labels", {})[LABEL_PLAN] = plan_hash
+    for volume in template["spec"].get("volumes", []):
+        if volume["name"] == names.PLAN_VOLUME and "configMap" in volume:
+            volume["configMap"]["name"] = names.plan_name(service, plan_hash)
+    return template
+
+
+def _with_metadata(
+    manifest: Manifest, plan: ServingPlan, service: VLMService, owner: dict[str, Any] | None
+) -> Manifest:
+    metadata = {
+        **manifest["metadata"],
+        "namespace": service.namespace,
+        "labels": names.object_labels(service.name, plan.hash),
+    }
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    return {**manifest, "metadata": metadata}
+
+
+def _plan_config_map(plan: ServingPlan, pod_template: dict[str, Any], service: VLMService) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": names.plan_name(service.name, plan.hash)},
+        "immutable": True,
+        "data": {
+            PLAN_KEY: json.dumps(plan.without_manifests().to_api(), sort_keys=True),
+            POD_TEMPLATE_KEY: json.dumps(pod_template, sort_keys=True),
+        },
+    }
+
+
+def _service(plan: ServingPlan, service: VLMService) -> Manifest:
+    selector = names.selector_labels(service.name)
+    if plan.resources.pods > 1:
+        selector[LWS_WORKER_INDEX] = "0"
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": service.name},
+        "spec": {
+            "selector": selector,
+            "ports": [{"name": names.HTTP, "port": ENGINE_PORT, "targetPort": names.HTTP, "protocol": "TCP"}],
+        },
+    }
+
+
+def _autoscaler(plan: ServingPlan, service: VLMService) -> Manifest:
+    scaling = service.spec.scaling
+    assert scaling is not None
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": service.name},
+        "spec": {
+            "scaleTargetRef": target_reference(plan, service),
+            "minReplicas": scaling.min_replicas,
+            "maxReplicas": scaling.max_replicas,
+            "metrics": [
+                {
+                    "type": "Pods",
+                    "pods": {
+                        "metric": {"name": IN_FLIGHT_METRIC},
+                        "target": {"type": "AverageValue", "averageValue": str(target_in_flight(service))},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def target_in_flight(service: VLMService) -> int:
+    """Requests in flight per replica that the autoscaler aims at."""
+    if service.spec.scaling is not None and service.spec.scaling.target_in_flight is not None:
+        return service.spec.scaling.target_in_flight
+    concurrency = service.spec.workload.concurrency
+    return DEFAULT_TARGET_IN_FLIGHT if concurrency is None else max(1, int(concurrency * TARGET_SHARE))
+
+
+def _pod_monitor(service: VLMService) -> Manifest:
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {"name": service.name},
+        "spec": {
+            "selector": {"matchLabels": names.selector_labels(service.name)},
+            "podTargetLabels": [LABEL_PLAN],
+            "podMetricsEndpoints": [
+                {"port": names.HTTP, "path": "/metrics"},
+                {"port": names.RUNTIME, "path": "/metrics"},
+            ],
+        },
+    }
+
+
+def _claim_template(plan: ServingPlan, service: VLMService) -> Manifest:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": claim_template_name(plan, service.name)},
+        "spec": {"spec": claim_spec(plan)},
+    }

@@ -1,0 +1,109 @@
+"""The pod template: a plan and a service in, a PodTemplateSpec out. Nothing in it depends on the plan's hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vlm_api.names import GROUP, MAIN_CONTAINER
+from vlm_api.plan import ServingPlan
+from vlm_api.status import VLMService
+
+from vlm_operator.errors import InvalidInput
+from vlm_operator.render import names
+from vlm_operator.render.claims import claim_template_name
+from vlm_operator.render.container import install_container, main_container
+from vlm_operator.render.merge import merge_template
+from vlm_operator.render.names import Manifest
+from vlm_operator.render.scheduling import hold_to_hardware, tolerations
+from vlm_operator.render.volumes import volumes
+
+# The user of distroless images called "nonroot". The engine needs no entry in /etc/passwd, only an id that is not 0;
+# this one belongs to no person and to no file of the image. fsGroup lets it write to volumes.
+NON_ROOT_ID = 65532
+
+# What the runtime takes after the last request: the engine's own shutdown takes up to 15 s, its report a little more.
+SHUTDOWN_MARGIN_SECONDS = 30
+
+
+def pod_template(plan: ServingPlan, service: VLMService) -> Manifest:
+    """The engine's PodTemplateSpec, with ``spec.template`` merged over it.
+
+    Raises InvalidInput where ``spec.template`` cannot be merged.
+    """
+    ours: Manifest = {
+        "metadata": {"labels": names.object_labels(service.name)},
+        "spec": {
+            "initContainers": [install_container(plan)],
+            "containers": [main_container(plan, service)],
+            "volumes": volumes(plan, service),
+            "terminationGracePeriodSeconds": plan.runtime.drain_seconds + SHUTDOWN_MARGIN_SECONDS,
+            # A Service called "sglang" would put SGLANG_PORT=tcp://... into the pod, which the engine reads as its own.
+            "enableServiceLinks": False,
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": NON_ROOT_ID,
+                "runAsGroup": NON_ROOT_ID,
+                "fsGroup": NON_ROOT_ID,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+        },
+    }
+    spec = ours["spec"]
+    if found := tolerations(plan):
+        spec["tolerations"] = found
+    if service.spec.hardware.runtime_class_name:
+        spec["runtimeClassName"] = service.spec.hardware.runtime_class_name
+    if plan.hardware.claims and plan.resources.devices_per_pod > 0:
+        spec["resourceClaims"] = [
+            {"name": names.DEVICES, "resourceClaimTemplateName": claim_template_name(plan, service.name)}
+        ]
+    merged = merge_template(ours, _checked(service.spec.template, service.name))
+    return _finished(merged, plan, service)
+
+
+def _checked(template: Mapping[str, Any], service: str) -> Mapping[str, Any]:
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    reserved = names.object_labels(service)
+    for label, value in labels.items():
+        if label.startswith(f"{GROUP}/") or (label in reserved and value != reserved[label]):
+            raise InvalidInput(
+                f"spec.template.metadata.labels.{label}", "the operator sets this label: remove it, or use another name"
+            )
+    return template
+
+
+def _finished(template: Manifest, plan: ServingPlan, service: VLMService) -> Manifest:
+    spec = template["spec"]
+    main = next((c for c in spec.get("containers") or [] if c.get("name") == MAIN_CONTAINER), None)
+    if main is None:
+        raise InvalidInput("spec.template.spec.containers", f"the container {MAIN_CONTAINER!r} must stay")
+    theirs = _container(service.spec.template, MAIN_CONTAINER)
+    if "command" not in theirs:
+        # They are engine arguments, so they are in the plan already, checked and in their place.
+        main.pop("args", None)
+    affinity = hold_to_hardware(spec.get("affinity") or {}, plan)
+    if affinity:
+        spec["affinity"] = affinity
+    spec["volumes"] = _mounted(spec, plan, service)
+    return template
+
+
+def _mounted(spec: Manifest, plan: ServingPlan, service: VLMService) -> list[Manifest]:
+    """The volumes without those of ours that the user replaced by mounting another at the same place."""
+    ours = {v["name"] for v in volumes(plan, service)}
+    theirs = {v.get("name") for v in (service.spec.template.get("spec") or {}).get("volumes") or []}
+    used = {
+        mount["name"]
+        for kind in ("initContainers", "containers")
+        for container in spec.get(kind) or []
+        for mount in container.get("volumeMounts") or []
+    }
+    return [v for v in spec.get("volumes") or [] if v["name"] in used or v["name"] not in ours - theirs]
+
+
+def _container(template: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    containers = (template.get("spec") or {}).get("containers") or []
+    return next((c for c in containers if c.get("name") == name), {})
