@@ -63,7 +63,7 @@ prepare: venv packages
 
 .PHONY: packages
 packages:
-	@$(PYTHON) demo/packages.py
+	@$(PYTHON) $(CLUSTER) check --install
 
 .PHONY: demo
 demo: venv ## a cluster on this machine, a model that answers a question about an image, a plan for H100s (root)

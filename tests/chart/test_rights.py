@@ -1,0 +1,90 @@
+"""What the operator may do in a cluster, and to whom users' own roles open the API."""
+
+from __future__ import annotations
+
+from chart.rendering import Manifest, only, render_chart, rules
+
+WRITING = {"create", "update", "patch", "delete", "deletecollection"}
+OWNED = {
+    "configmaps",
+    "services",
+    "deployments",
+    "horizontalpodautoscalers",
+    "leaderworkersets",
+    "podmonitors",
+    "resourceclaimtemplates",
+}
+
+
+def rights(manifests: list[Manifest], *kinds: str) -> set[tuple[str, str, str]]:
+    """(group, resource, verb) of everything that the operator may do."""
+    return {
+        (group, resource, verb)
+        for _, rule in rules(manifests, *kinds)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_operator_cannot_read_a_secret() -> None:
+    assert not {right for right in rights(render_chart()) if right[1] == "secrets"}
+
+
+def test_no_rule_has_a_wildcard_or_a_verb_that_gives_rights_away() -> None:
+    for right in rights(render_chart()):
+        assert "*" not in right
+        assert right[2] not in {"escalate", "bind", "impersonate"}
+
+
+def test_the_operator_writes_only_what_it_makes_itself_and_its_own_status() -> None:
+    written = {resource for _, resource, verb in rights(render_chart()) if verb in WRITING}
+    assert written == OWNED | {"vlmservices/status", "events", "leases"}
+
+
+def test_the_operator_cannot_change_what_users_write() -> None:
+    for forbidden in ("vlmservices", "nodes", "pods"):
+        verbs = {verb for _, resource, verb in rights(render_chart()) if resource == forbidden}
+        assert verbs == {"get", "list", "watch"}, forbidden
+
+
+def test_the_lease_is_reached_in_the_operator_s_own_namespace_only() -> None:
+    for role, rule in rules(render_chart(namespace="mine")):
+        if "leases" in rule["resources"]:
+            assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "mine")
+            assert set(rule["verbs"]) == {"create"} or rule["resourceNames"] == ["vlm-operator"]
+
+
+def test_with_watch_namespaces_the_cluster_role_reads_hardware_and_nothing_else() -> None:
+    manifests = render_chart({"watchNamespaces": ["team-a", "team-b"]})
+    assert {resource for _, resource, _ in rights(manifests, "ClusterRole")} == {"nodes", "resourceslices"}
+
+
+def test_with_watch_namespaces_each_of_them_has_all_rights_of_a_cluster_wide_install() -> None:
+    everywhere = {right for right in rights(render_chart()) if right[1] not in {"nodes", "resourceslices", "leases"}}
+    manifests = render_chart({"watchNamespaces": ["team-a", "team-b"]})
+    for namespace in ("team-a", "team-b"):
+        there = [m for m in manifests if m["metadata"].get("namespace") == namespace]
+        assert rights([*there, only(manifests, "ServiceAccount")]) == everywhere
+
+
+def test_the_operator_is_told_which_namespaces_to_watch() -> None:
+    pod = only(render_chart({"watchNamespaces": ["team-a", "team-b"]}), "Deployment")["spec"]["template"]["spec"]
+    variables = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
+    assert variables["VLM_OPERATOR_NAMESPACES"] == "team-a,team-b"
+
+
+def test_viewers_read_and_editors_write_services_without_further_bindings() -> None:
+    roles = {m["metadata"]["name"]: m for m in render_chart() if m["kind"] == "ClusterRole"}
+    view, edit = roles["vlm-operator-view"], roles["vlm-operator-edit"]
+    aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+    assert view["metadata"]["labels"][aggregate + "view"] == "true"
+    assert not WRITING & {verb for rule in view["rules"] for verb in rule["verbs"]}
+    assert aggregate + "view" not in edit["metadata"]["labels"]
+    assert edit["metadata"]["labels"][aggregate + "edit"] == "true"
+    assert not any("vlmservices/status" in rule["resources"] for rule in edit["rules"])
+
+
+def test_rights_of_one_s_own_replace_all_of_the_chart_s() -> None:
+    kinds = {m["kind"] for m in render_chart({"rbac": {"create": False, "aggregate": False}})}
+    assert not kinds & {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}

@@ -1,0 +1,135 @@
+"""What a user may write into values, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import tomllib
+import yaml
+from chart.rendering import CHART, REPOSITORY, ChartError, helm, only, render_chart
+
+DIGEST = "sha256:" + "0" * 64
+
+
+def container(values: dict[str, Any] | None = None) -> dict[str, Any]:
+    pod = only(render_chart(values), "Deployment")["spec"]["template"]["spec"]
+    assert len(pod["containers"]) == 1
+    found: dict[str, Any] = pod["containers"][0]
+    return found
+
+
+def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {variable["name"]: variable.get("value") for variable in container(values)["env"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        pytest.param({"replicas": 2}, "replicas", id="a value that other charts have"),
+        pytest.param({"image": {"repo": "x"}}, "repo", id="a misspelt value below another"),
+        pytest.param({"crds": {"enabled": False}}, "enabled", id="another chart's switch for CRDs"),
+        pytest.param({"metrics": {"podMonitor": {"enable": True}}}, "enable", id="a misspelt value two levels down"),
+        pytest.param({"watchNamespaces": "default"}, "watchNamespaces", id="a string where a list belongs"),
+        pytest.param({"watchNamespaces": ["Team_A"]}, "watchNamespaces", id="no name of a namespace"),
+        pytest.param({"image": {"repository": "r/x:v1"}}, "repository", id="a tag inside the repository"),
+        pytest.param({"image": {"repository": "r/x", "digest": "abc"}}, "digest", id="a digest without its algorithm"),
+        pytest.param({"replicaCount": "two"}, "replicaCount", id="a word where a number belongs"),
+    ],
+)
+def test_a_value_that_would_do_nothing_is_refused_by_name(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(ChartError, match=named):
+        render_chart(values)
+
+
+def test_the_schema_knows_every_value_and_no_other() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert paths_of_schema(schema) - {"global", "resources.claims"} == paths_of_values(values, schema)
+
+
+def paths_of_schema(schema: dict[str, Any], prefix: str = "") -> set[str]:
+    """Dotted names of all values that the schema names one by one; free maps and lists end a path."""
+    found = set()
+    for name, part in schema["properties"].items():
+        assert part.get("type") != "object" or "properties" not in part or part["additionalProperties"] is False, name
+        found |= paths_of_schema(part, f"{prefix}{name}.") if "properties" in part else {prefix + name}
+    return found
+
+
+def paths_of_values(values: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> set[str]:
+    found = set()
+    for name, value in values.items():
+        part = schema["properties"].get(name, {})
+        found |= paths_of_values(value, part, f"{prefix}{name}.") if "properties" in part else {prefix + name}
+    return found
+
+
+def test_every_top_level_value_is_explained_in_the_values_file_or_says_it_itself() -> None:
+    plain = {"imagePullSecrets", "podAnnotations", "podLabels", "nodeSelector", "tolerations", "affinity"}
+    plain |= {"topologySpreadConstraints", "priorityClassName", "nameOverride", "fullnameOverride"}
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    for position, line in enumerate(lines):
+        name = line.split(":")[0]
+        if line[:1].isalpha() and name not in plain and not lines[position - 1].startswith("#"):
+            below = lines[position + 1 : position + 4]
+            assert any(text.strip().startswith("#") for text in below), f"{name} has no comment"
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        pytest.param({}, "registry.test/vlm-operator:0.1.0", id="no tag: the chart's own version"),
+        pytest.param({"tag": "dev"}, "registry.test/vlm-operator:dev", id="a tag"),
+        pytest.param({"digest": DIGEST}, f"registry.test/vlm-operator@{DIGEST}", id="a digest"),
+        pytest.param({"tag": "dev", "digest": DIGEST}, f"registry.test/vlm-operator@{DIGEST}", id="a digest wins"),
+    ],
+)
+def test_the_operator_and_its_pods_use_the_image_that_was_given(image: dict[str, str], reference: str) -> None:
+    values = {"image": {"repository": "registry.test/vlm-operator", **image}}
+    assert container(values)["image"] == reference
+    assert environment(values)["VLM_OPERATOR_IMAGE"] == reference
+
+
+def test_a_registry_with_a_port_is_not_taken_for_a_tag() -> None:
+    values = {"image": {"repository": "localhost:5000/team/vlm-operator", "tag": "a"}}
+    assert container(values)["image"] == "localhost:5000/team/vlm-operator:a"
+
+
+def test_without_an_image_the_chart_says_where_to_get_one() -> None:
+    with pytest.raises(ChartError, match=r"image\.repository: no image .* the Dockerfile.*\(docs/install\.md\)"):
+        render_chart({"image": {"repository": ""}})
+
+
+def test_chart_and_project_have_the_same_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    assert chart["version"] == chart["appVersion"] == project
+
+
+def test_helm_lint_has_nothing_to_say_but_the_icon() -> None:
+    said = helm("lint", str(CHART), "--strict", values={"image": {"repository": "registry.test/vlm-operator"}})
+    assert [line for line in said.splitlines() if line.startswith("[")] == ["[INFO] Chart.yaml: icon is recommended"]
+
+
+def test_the_pod_monitor_selects_the_operator_s_pods() -> None:
+    manifests = render_chart({"metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}})
+    monitor, pod = only(manifests, "PodMonitor"), only(manifests, "Deployment")["spec"]["template"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    names = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= names
+
+
+def test_the_metrics_service_selects_the_operator_s_pods() -> None:
+    manifests = render_chart()
+    service, pod = only(manifests, "Service"), only(manifests, "Deployment")["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_a_release_with_a_long_name_still_gets_valid_names() -> None:
+    for manifest in render_chart(name="a-rather-long-release-name-that-a-pipeline-made-up-01"):
+        if manifest["kind"] != "CustomResourceDefinition":
+            assert len(manifest["metadata"]["name"]) <= 63 + len("-lease")
+            assert manifest["kind"] != "Service" or len(manifest["metadata"]["name"]) <= 63
