@@ -88,7 +88,9 @@ def add(tar: tarfile.TarFile, content: Content) -> None:
         tar.addfile(entry)
 
 
-def tree(root: Path, prefix: str = "", *, skip: frozenset[str] = frozenset(), keep_owner: bool = False) -> Iterator[Content]:
+def tree(
+    root: Path, prefix: str = "", *, skip: frozenset[str] = frozenset(), keep_owner: bool = False
+) -> Iterator[Content]:
     """All below `root` in a fixed order, at `prefix` in the image; `skip` names paths relative to `root`."""
     for path in sorted(root.iterdir()):
         relative = path.relative_to(root).as_posix()

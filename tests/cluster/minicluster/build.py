@@ -114,7 +114,7 @@ def compile_programs(programs: dict[str, str]) -> None:
         cwd=SOURCE,
         env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
         progress=progress,
-        hint="a missing module needs the network once; `python3 tests/cluster/cluster.py check` says whether Go is new enough",
+        hint="`python3 tests/cluster/cluster.py check` says whether Go is new enough; modules need the network once",
     )
     built_from = sources_fingerprint()
     for name, package in programs.items():

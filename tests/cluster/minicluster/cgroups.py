@@ -51,7 +51,9 @@ def enable_controllers() -> None:
         return
     except OSError as error:
         if error.errno != errno.EBUSY:
-            raise ClusterError(f"cannot enable cgroup controllers: {error}", hint="run in a privileged container") from error
+            raise ClusterError(
+                f"cannot enable cgroup controllers: {error}", hint="run in a privileged container"
+            ) from error
     beside = ROOT / "init"
     beside.mkdir(exist_ok=True)
     for pid in (ROOT / "cgroup.procs").read_text().split():

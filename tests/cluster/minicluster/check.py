@@ -16,7 +16,7 @@ from .shell import attempt, environment, run, say
 
 PACKAGES = SOURCE / "debian-packages.txt"
 GIB = 1 << 30
-# What each step adds to the disk, in GiB: Go modules, build cache and programs; Debian and images; wheels and uv's cache.
+# What each step adds to the disk, in GiB: Go's modules, cache and programs; images; wheels and uv's cache; a run.
 BUILD_GIB, IMAGES_GIB, ENGINE_GIB, RUN_GIB = 8, 2, 25, 3
 
 
@@ -95,7 +95,9 @@ def problems() -> list[str]:
 
 def check() -> None:
     if found := problems():
-        raise ClusterError("this machine cannot run the cluster yet:" + "".join(f"\n  - {problem}" for problem in found))
+        raise ClusterError(
+            "this machine cannot run the cluster yet:" + "".join(f"\n  - {problem}" for problem in found)
+        )
     say("this machine has all that the cluster needs")
 
 

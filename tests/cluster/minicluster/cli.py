@@ -51,14 +51,16 @@ def dispatch(arguments: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(prog="cluster.py", description="A real one-node Kubernetes cluster on this machine.")
+    result = argparse.ArgumentParser(prog="cluster.py", description="A real one-node Kubernetes cluster.")
     commands = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     command = commands.add_parser("check", help="say what the machine lacks; exit status 1 when it lacks something")
     command.add_argument("--install", action="store_true", help="install missing Debian packages first (root)")
 
     command = commands.add_parser("build", help="build the cluster's programs with Go; ten minutes the first time")
-    command.add_argument("--only", nargs="+", default=[], metavar="PROGRAM", help="only these, such as etcd kube-apiserver")
+    command.add_argument(
+        "--only", nargs="+", default=[], metavar="PROGRAM", help="only these, such as etcd kube-apiserver"
+    )
 
     command = commands.add_parser("images", help="make the container images")
     command.add_argument("names", nargs="*", metavar="IMAGE", help=f"only these of: {', '.join(images.MAKERS)}")

@@ -8,7 +8,7 @@ import shutil
 from . import stamps
 from .errors import ClusterError
 from .paths import BUILD_LOGS, ENGINE, MODELS, SOURCE
-from .python import VERSION, interpreter, uv
+from .python import install_into, interpreter
 from .shell import run_long, say
 
 CONSTRAINTS = SOURCE / "engine-constraints.txt"
@@ -39,8 +39,7 @@ def install_wheels() -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     run_long(
         f"installing sglang {version()} and what it needs, about 9 GB",
-        [uv(), "pip", "install", "--python-version", VERSION, "--target", fresh, "--constraint", CONSTRAINTS]
-        + [f"sglang=={version()}"],
+        [*install_into(fresh), "--constraint", CONSTRAINTS, f"sglang=={version()}"],
         BUILD_LOGS / "engine-install.log",
         hint="the package index must be reachable once",
     )

@@ -14,21 +14,27 @@ from . import engine, stamps
 from .archive import PAUSE, REGISTRY, Content, Image, Layer, tree, write_image, write_layer
 from .errors import ClusterError
 from .paths import BUILD_LOGS, IMAGES, REPOSITORY, SHARE
-from .python import interpreter, uv
-from .shell import attempt, run, run_long, say
+from .python import install_into, interpreter, uv
+from .shell import Argument, attempt, run, run_long, say
 
 SUITE = "bookworm"
 BASE_PACKAGES = ("ca-certificates", "libnuma1", "python3")
 # Documentation, downloads, and what debootstrap copies from this machine.
 BASE_SKIPS = frozenset(
-    ["dev", "proc", "sys", "etc/hostname", "etc/resolv.conf", "var/cache", "var/lib/apt/lists", "var/log"]
-    + ["usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man"]
+    f"{above}/{name}" if above else name
+    for above, names in {
+        "": ("dev", "proc", "sys"),
+        "etc": ("hostname", "resolv.conf"),
+        "usr/share": ("doc", "info", "locale", "man"),
+        "var": ("cache", "lib/apt/lists", "log"),
+    }.items()
+    for name in names
 )
 # Always there for the runtime to mount on, and for programs to write in.
 BASE_FOLDERS = ("dev", "proc", "sys", "var/cache", "var/log")
 DIST_PACKAGES = "usr/local/lib/python3.11/dist-packages"
 OPERATOR_USER = "65532:65532"
-OPERATOR_SOURCES = ("operator", "runtime", "crds", "pyproject.toml", "uv.lock")
+OPERATOR_SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
 
 
 def layer_path(name: str) -> Path:
@@ -129,18 +135,18 @@ def operator_image() -> None:
     work = IMAGES / "operator"
     shutil.rmtree(work, ignore_errors=True)
     log = BUILD_LOGS / "operator-image.log"
-    run_long("building the wheel", [uv(), "build", "--wheel", "--out-dir", work / "dist", REPOSITORY], log, cwd=REPOSITORY)
+    build: list[Argument] = [uv(), "build", "--wheel", "--out-dir", work / "dist", REPOSITORY]
+    run_long("building the wheel", build, log, cwd=REPOSITORY)
     wheel = next((work / "dist").glob("*.whl"))
     target = work / "packages"
-    install = [uv(), "pip", "install", "--python-version", "3.11", "--target", target, f"{wheel}[operator]"]
-    run_long("installing the wheel", install, log, cwd=REPOSITORY)
+    run_long("installing the wheel", [*install_into(target), f"{wheel}[operator]"], log, cwd=REPOSITORY)
     # By hash, not by time: byte code is the same in every build and valid whatever the image does to times.
-    run([interpreter(), "-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", "-s", target, "-p", f"/{DIST_PACKAGES}", target])
+    by_hash = ["-q", "--invalidation-mode=unchecked-hash"]
+    run([interpreter(), "-m", "compileall", *by_hash, "-s", target, "-p", f"/{DIST_PACKAGES}", target])
     layer = write_layer(layer_path("operator"), operator_contents(target))
     shutil.rmtree(work)
-    image = Image(
-        f"{REGISTRY}/operator:dev", [base, layer], ["python3", "-m", "vlm_operator"], python_environment(), OPERATOR_USER
-    )
+    command = ["python3", "-m", "vlm_operator"]
+    image = Image(f"{REGISTRY}/operator:dev", [base, layer], command, python_environment(), OPERATOR_USER)
     finish("operator", value, image)
 
 

@@ -29,7 +29,9 @@ def apply(manifests: list[Manifest]) -> None:
 
 def documents(stream: str) -> list[Manifest]:
     """The objects of `kubectl -o json` given several files or documents: JSON texts one after the other."""
-    decoder, found, position = json.JSONDecoder(), [], 0
+    decoder = json.JSONDecoder()
+    found: list[Manifest] = []
+    position = 0
     while position < len(stream.rstrip()):
         while stream[position].isspace():
             position += 1

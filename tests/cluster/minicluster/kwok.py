@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 from . import network
-from .control_plane import MASTERS
 from .errors import ClusterError
 from .kube import kubectl
 from .paths import SHARE, SOURCE, tool
-from .pki import Certificate
+from .pki import MASTERS, Certificate
 from .processes import Daemons
 from .shell import attempt
 

@@ -22,8 +22,8 @@ from .shell import say
 
 ETCD_CLIENT, ETCD_PEER = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
 SERVER = f"https://{network.NODE_IP}:{control_plane.API_PORT}"
-CORE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", node.HOLDER, "containerd", "kubelet")
-CORE += ("kube-proxy", "coredns")
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+CORE = (*CONTROL_PLANE, node.HOLDER, "containerd", "kubelet", "kube-proxy", "coredns")
 ADDONS = {"kwok": kwok, "lws-manager": lws}
 IMPORTED = CONTAINERD / "imported.json"
 
@@ -38,7 +38,7 @@ def exclusive() -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             raise ClusterError(
-                f"the cluster is being started or stopped by process {lock.read().strip()}", hint="wait for it, or end it"
+                f"process {lock.read().strip()} is starting or stopping the cluster", hint="wait for it, or end it"
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))

@@ -8,12 +8,11 @@ import shutil
 from pathlib import Path
 
 from . import network
-from .control_plane import MASTERS
 from .kube import Manifest, apply, documents, kubectl
 from .paths import PKI, SHARE, tool
-from .pki import Certificate
+from .pki import MASTERS, Certificate
 from .processes import Daemons
-from .shell import attempt
+from .shell import Argument, attempt
 
 PORT = 9443
 # Only pods of a LeaderWorkerSet, so that no other pod waits for this controller.
@@ -47,7 +46,13 @@ def start(daemons: Daemons, kubeconfig: Path) -> None:
         "health": {"healthProbeBindAddress": "127.0.0.1:8081"},
     }
     config.write_text(json.dumps(settings, indent=1))
-    command = ["env", f"KUBECONFIG={kubeconfig}", tool("lws-manager"), f"--config={config}", "--zap-log-level=info"]
+    command: list[Argument] = [
+        "env",
+        f"KUBECONFIG={kubeconfig}",
+        tool("lws-manager"),
+        f"--config={config}",
+        "--zap-log-level=info",
+    ]
     daemons.start("lws-manager", network.inside(command))
     probe = network.inside(["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{PORT}"])
     daemons.wait_for("its webhooks answer", lambda: attempt(probe).returncode == 0, daemon="lws-manager", seconds=30)

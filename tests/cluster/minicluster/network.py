@@ -62,8 +62,9 @@ def refuse_overlap() -> None:
         network = ipaddress.ip_network(route["dst"], strict=False)
         for mine in ours:
             if network.overlaps(mine):
+                where = f"{route['dst']} ({route.get('dev')})"
                 raise ClusterError(
-                    f"the cluster's network {mine} overlaps with a route of this machine: {route['dst']} on {route.get('dev')}",
+                    f"the cluster's network {mine} overlaps with this machine's route to {where}",
                     hint="end what made the route, or use another machine",
                 )
 

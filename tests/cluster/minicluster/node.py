@@ -8,10 +8,9 @@ from pathlib import Path
 
 from . import cgroups, network
 from .archive import PAUSE
-from .control_plane import MASTERS
 from .kube import Manifest, apply
 from .paths import BIN, CNI, CONTAINERD, tool
-from .pki import Certificate
+from .pki import MASTERS, Certificate
 from .processes import Daemons
 from .shell import Argument, attempt, run
 
@@ -68,8 +67,8 @@ def start_containerd(daemons: Daemons) -> None:
     (cni / "10-vlm.conflist").write_text(json.dumps(pod_network(), indent=1))
     config = folder / "containerd.toml"
     config.write_text(containerd_config(cni))
-    command = ["env", f"PATH={BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", tool("containerd")]
-    daemons.start("containerd", inside(daemons, [*command, "--config", config]))
+    path = f"PATH={BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # its shim, and Debian's runc
+    daemons.start("containerd", inside(daemons, ["env", path, tool("containerd"), "--config", config]))
 
     def answers() -> bool:
         return attempt(ctr(daemons, "version")).returncode == 0
@@ -165,7 +164,7 @@ def kubelet_config(pki: Path) -> Manifest:
         "clusterDNS": [network.DNS_SERVICE_IP],
         "clusterDomain": "cluster.local",
         "resolvConf": "/etc/resolv.conf",
-        # Images come from files and cannot be pulled again: no clean-up, and no eviction before the disk is really full.
+        # Images come from files and cannot be pulled again: no clean-up, and no eviction before the disk is full.
         "imageGCHighThresholdPercent": 99,
         "imageGCLowThresholdPercent": 98,
         "imageMinimumGCAge": "240h",

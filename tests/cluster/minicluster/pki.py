@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from .shell import run
+from .shell import Argument, run
 
 DAYS = "3650"
 MASTERS = "system:masters"
@@ -56,10 +56,11 @@ def request(folder: Path, name: str, subject: str, extensions: str, *, signed: b
     """One key and its certificate in one call; a configuration of our own keeps the system's openssl.cnf out."""
     config = folder / f"{name}.cnf"
     config.write_text(f"[req]\ndistinguished_name=subject\nx509_extensions=use\n[subject]\n[use]\n{extensions}\n")
-    signer = ["-CA", folder / "ca.crt", "-CAkey", folder / "ca.key"] if signed else []
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", folder / f"{name}.key"]
-    result = ["-days", DAYS, "-subj", subject, "-out", folder / f"{name}.crt"]
-    run(["openssl", "req", "-x509", "-config", config, *signer, *key, *result])
+    command: list[Argument] = ["openssl", "req", "-x509", "-config", config, "-days", DAYS, "-subj", subject]
+    command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", folder / f"{name}.key"]
+    if signed:
+        command += ["-CA", folder / "ca.crt", "-CAkey", folder / "ca.key"]
+    run([*command, "-out", folder / f"{name}.crt"])
 
 
 def write_kubeconfig(path: Path, folder: Path, user: str, server: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -101,10 +102,8 @@ class Daemons:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def kill_until_gone(find: Callable[[], set[int]], what: str, seconds: float = 10.0) -> None:

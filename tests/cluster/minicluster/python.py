@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .errors import ClusterError
 from .paths import TOOLS
-from .shell import attempt, run, say
+from .shell import Argument, attempt, run, say
 
 VERSION = "3.11"
 UV = "uv==0.13.9"
@@ -24,6 +24,11 @@ def interpreter() -> Path:
         if shown.stdout.strip() == VERSION:
             return Path(candidate)
     raise ClusterError(f"no python{VERSION} on this machine", hint="apt-get install python3.11")
+
+
+def install_into(folder: Path) -> list[Argument]:
+    """The beginning of a command that installs packages for the images' Python into a plain folder."""
+    return [uv(), "pip", "install", "--python-version", VERSION, "--target", folder]
 
 
 def uv() -> Path:

@@ -118,4 +118,5 @@ def command_name(argv: Sequence[Argument]) -> str:
 
 
 def missing(error: FileNotFoundError) -> ClusterError:
-    return ClusterError(f"{error.filename} not found", hint="`python3 tests/cluster/cluster.py check` says what to install")
+    hint = "`python3 tests/cluster/cluster.py check` says what to install"
+    return ClusterError(f"{error.filename} not found", hint=hint)
