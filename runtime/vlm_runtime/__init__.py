@@ -1,0 +1,1 @@
+"""What runs beside the engine in its container: supervise, check, probe, drain, report."""
