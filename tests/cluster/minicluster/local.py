@@ -52,9 +52,11 @@ def apiserver(folder: Path) -> Iterator[ApiServer]:
     bound_to_us: list[Argument] = ["setpriv", "--pdeathsig", "KILL"]
     etcd = control_plane.etcd(folder / "etcd", etcd_url, f"http://{LOOPBACK}:{peer}")
     flags = control_plane.apiserver(folder / "pki", etcd_url, address=LOOPBACK, bind=LOOPBACK, port=secure)
+    # Nothing makes service accounts here, and a loopback address is none that the Service `kubernetes` may have.
+    flags += ["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"]
     try:
         daemons.start("etcd", [*bound_to_us, *etcd])
-        daemons.start("kube-apiserver", [*bound_to_us, *flags, "--disable-admission-plugins=ServiceAccount"])
+        daemons.start("kube-apiserver", [*bound_to_us, *flags])
 
         def ready() -> bool:
             return kube.succeeds("get", "--raw=/readyz", kubeconfig=server.kubeconfig)

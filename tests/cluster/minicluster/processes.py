@@ -86,6 +86,7 @@ class Daemons:
 
     def stop(self, names: Iterable[str], seconds: float) -> None:
         """Asks all of them to end, waits, and kills what is left."""
+        names = list(names)
         running = {name: pid for name in names if (pid := self.pid(name)) is not None}
         for pid in running.values():
             send(pid, signal.SIGTERM)
@@ -95,9 +96,9 @@ class Daemons:
         for name, pid in running.items():
             if self.pid(name) is not None:
                 send(pid, signal.SIGKILL)
+        for name in names:
             if (child := self._children.pop(name, None)) is not None:
                 child.wait()
-        for name in names:
             (self.folder / "pid" / name).unlink(missing_ok=True)
 
 

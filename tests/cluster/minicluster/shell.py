@@ -73,6 +73,7 @@ def run_long(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     progress: Callable[[], str] = str,
+    accepted: Sequence[int] = (0,),
     hint: str = "",
 ) -> None:
     """Runs a program for minutes: output into `log`, a line with the elapsed time every 15 seconds."""
@@ -103,7 +104,7 @@ def run_long(
         if process.poll() is None:  # interrupted: its children must not go on in the background
             os.killpg(process.pid, signal.SIGTERM)
             process.wait()
-    if status != 0:
+    if status not in accepted:
         raise ClusterError(f"{label}: {command_name(argv)} ended with exit status {status}", log=log, hint=hint)
     say(f"  {elapsed(started)} done")
 
