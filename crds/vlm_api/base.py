@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    StrictInt,
-    StrictStr,
+    PlainValidator,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -156,14 +155,14 @@ MAX_INT_OR_STRING = 32
 def _int_or_string(pattern: str, minimum: int, maximum: int, sentence: str) -> Any:
     """An integer within bounds, or a string of that pattern, as Kubernetes' IntOrString and quantities are."""
 
-    def check(value: int | str) -> int | str:
-        if isinstance(value, int):
+    def check(value: Any) -> int | str:
+        if isinstance(value, int) and not isinstance(value, bool):
             valid = minimum <= value <= maximum
         else:
-            valid = len(value) <= MAX_INT_OR_STRING and re.fullmatch(pattern, value) is not None
+            valid = isinstance(value, str) and len(value) <= MAX_INT_OR_STRING and bool(re.fullmatch(pattern, value))
         if not valid:
             raise PydanticCustomError("form", "{text}", {"text": sentence})
-        return value
+        return cast("int | str", value)
 
     rule = f"type(self) == int ? self >= {minimum} && self <= {maximum} : self.matches(r'{pattern}')"
     schema: dict[str, Any] = {
@@ -171,7 +170,7 @@ def _int_or_string(pattern: str, minimum: int, maximum: int, sentence: str) -> A
         "maxLength": MAX_INT_OR_STRING,
         "x-kubernetes-validations": [{"rule": rule, "message": sentence}],
     }
-    return Annotated[StrictInt | StrictStr, AfterValidator(check), Field(json_schema_extra=schema)]
+    return Annotated[int | str, PlainValidator(check), WithJsonSchema(schema)]
 
 
 Quantity = _int_or_string(QUANTITY, 1, 2**53, "must be a size above zero, such as 16Gi, 500Mi or 2G")

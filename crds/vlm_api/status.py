@@ -14,6 +14,10 @@ from vlm_api.plan import Finding, PlanEngine, PlanHardware, PlanMemory, PlanReso
 from vlm_api.spec import VLMServiceSpec
 
 SERVICE_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
+NAME_SENTENCE = (
+    "must be a DNS-1035 label of at most 40 characters, since it becomes a host name: "
+    "lower-case letters, digits and '-', starting with a letter and ending with a letter or digit"
+)
 
 
 class ConditionStatus(str, Enum):
@@ -121,8 +125,8 @@ class VLMService(ApiModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel=f"self.metadata.name.matches('{SERVICE_NAME}')",
-            message="metadata.name becomes a host name: at most 40 characters, lower-case letters, digits and '-', "
-            "starting with a letter and ending with a letter or digit",
+            message=NAME_SENTENCE,
+            sentence=lambda s: f'is "{s.metadata.get("name", "")}", but {NAME_SENTENCE}',
             holds=lambda s: _is_service_name(s.metadata.get("name", "")),
             field="metadata.name",
         ),

@@ -1,0 +1,56 @@
+"""Writes what is made from the types in vlm_api: the CustomResourceDefinition.
+
+    python crds/generate.py            writes the files
+    python crds/generate.py --check    exits with 1 when one of them is not up to date
+
+`make crds` does this and copies the CRD into the chart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+from vlm_api.crd import custom_resource_definition
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CRD_HEADER = "# Made from crds/vlm_api by crds/generate.py; edit the types there.\n"
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes everything out: with anchors and aliases a diff would be unreadable."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def crd_text() -> str:
+    """The CRD as YAML, the same bytes each time."""
+    document = custom_resource_definition()
+    return CRD_HEADER + yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, width=120, allow_unicode=True)
+
+
+def outputs() -> dict[Path, str]:
+    """File -> what must be in it."""
+    return {REPOSITORY / "crds/vlmservices.vlmserve.dev.yaml": crd_text()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Writes what is made from the types in crds/vlm_api.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when a file is out of date")
+    check = parser.parse_args().check
+    outdated = [path for path, text in outputs().items() if not path.exists() or path.read_text() != text]
+    for path in outdated:
+        name = path.relative_to(REPOSITORY)
+        if check:
+            print(f"{name} is out of date: run `make crds`", file=sys.stderr)
+        else:
+            path.write_text(outputs()[path])
+            print(f"wrote {name}")
+    return 1 if check and outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

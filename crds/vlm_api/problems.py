@@ -1,0 +1,139 @@
+"""What pydantic refuses, said to a person: the field, the value that was given, and what it must be."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from vlm_api.base import ApiModel
+
+# Below these, a value may be a secret, so it is never repeated.
+SENSITIVE = ("spec.engine.env", "spec.engine.args", "spec.engine.settings", "spec.template")
+MAX_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a manifest."""
+
+    path: str
+    """The field, such as ``spec.engine.env[0].name``; empty for the whole document."""
+    message: str
+    """What is wrong, with the value (unless it may be a secret) and the next step."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+def problems(error: ValidationError, model: type[ApiModel]) -> list[Problem]:
+    """Every error of a validation of ``model``, in the order of the fields."""
+    return [_problem(each, model) for each in error.errors(include_url=False)]
+
+
+def field_path(location: Sequence[int | str]) -> str:
+    """``("spec", "engine", "env", 0, "name")`` -> ``spec.engine.env[0].name``."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def nearest(word: str, known: Sequence[str], likeness: float = 0.6) -> str | None:
+    """The known word that is most like another, whatever the case; None where none is like it."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=likeness)
+    return by_lower[near[0]] if near else None
+
+
+def _problem(error: Any, model: type[ApiModel]) -> Problem:
+    location, context = error["loc"], error.get("ctx", {})
+    path = field_path(location)
+    if error["type"] == "rule" and context.get("field"):
+        path = f"{path}.{context['field']}" if path else context["field"]
+    return Problem(path, _message(error, path, model))
+
+
+def _message(
+    error: Any, context: dict[str, Any], location: Sequence[int | str], path: str, model: type[ApiModel]
+) -> str:
+    kind, value = error["type"], error["input"]
+    if kind in ("rule", "duplicate"):
+        return str(error["msg"])
+    if kind == "missing":
+        return "is required: give it a value"
+    if kind == "extra_forbidden":
+        known = _field_names(model, location[:-1])
+        near = nearest(str(location[-1]), known)
+        return f"unknown field, did you mean {near}?" if near else f"unknown field, known here: {', '.join(known)}"
+    if kind == "enum":
+        allowed = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        near = nearest(value, allowed, likeness=0.75) if isinstance(value, str) else None
+        hint = f", did you mean {near}?" if near else _quoting(value, allowed)
+        return f"{_given(value, path)}must be one of {', '.join(allowed)}{hint}"
+    return f"{_given(value, path)}{_demand(kind, context, error['msg'])}"
+
+
+def _demand(kind: str, context: dict[str, Any], fallback: str) -> str:
+    """What a value must be."""
+    if kind == "form":
+        return str(context["text"])
+    if kind == "greater_than_equal":
+        return f"must be at least {context['ge']}"
+    if kind == "less_than_equal":
+        return f"must be at most {context['le']}"
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "string_too_long":
+        return f"must have at most {context['max_length']} characters"
+    if kind == "too_long":
+        return f"must have at most {context['max_length']} entries"
+    return TYPES.get(kind, fallback)
+
+
+TYPES = {
+    "int_type": "must be a whole number, without quotes",
+    "bool_type": "must be true or false, without quotes",
+    "string_type": "must be text: put it in quotes",
+    "list_type": "must be a list",
+    "dict_type": "must be a map of names to values",
+    "model_type": "must be a map of fields to values",
+    "model_attributes_type": "must be a map of fields to values",
+}
+
+
+def _given(value: Any, path: str) -> str:
+    """``is "20GB", but `` where the value can be shown."""
+    if path.startswith(SENSITIVE) or isinstance(value, (dict, list)):
+        return ""
+    shown = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"is {shown}, but " if len(shown) <= MAX_SHOWN else ""
+
+
+def _quoting(value: Any, allowed: Sequence[str]) -> str:
+    """YAML reads a bare Off as false; the next step is a pair of quotes."""
+    if value is False and "Off" in allowed:
+        return ': YAML reads Off without quotes as false, write "Off"'
+    return ""
+
+
+def _field_names(model: type[ApiModel], location: Sequence[int | str]) -> list[str]:
+    """The fields that the type at a location knows, as they stand in a manifest."""
+    here: type[ApiModel] | None = model
+    for part in location:
+        if here is None or isinstance(part, int):
+            continue
+        field = next((f for f in here.model_fields.values() if f.alias == part), None)
+        here = _model_in(field.annotation) if field else None
+    return [field.alias or name for name, field in here.model_fields.items()] if here else []
+
+
+def _model_in(annotation: Any) -> type[ApiModel] | None:
+    """The type of ours inside ``X | None``, ``list[X]`` or ``Annotated[X, ...]``."""
+    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
+        return annotation
+    return next((found for part in typing.get_args(annotation) if (found := _model_in(part))), None)
