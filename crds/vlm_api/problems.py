@@ -58,10 +58,8 @@ def _problem(error: Any, model: type[ApiModel]) -> Problem:
     return Problem(path, _message(error, path, model))
 
 
-def _message(
-    error: Any, context: dict[str, Any], location: Sequence[int | str], path: str, model: type[ApiModel]
-) -> str:
-    kind, value = error["type"], error["input"]
+def _message(error: Any, path: str, model: type[ApiModel]) -> str:
+    kind, value, location, context = error["type"], error["input"], error["loc"], error.get("ctx", {})
     if kind in ("rule", "duplicate"):
         return str(error["msg"])
     if kind == "missing":
