@@ -85,6 +85,8 @@ class ModelFacts:
     kv_heads: int | None = None
     head_size: int | None = None
     vision_hidden_size: int | None = None
+    embedding_values_per_token: int | None = None
+    """Values that the vision encoder hands to the language model for one token: hidden size x (1 + deepstack levels)."""
     patch_size: int | None = None
     """Pixels along one side of a vision patch: 16 for Qwen3-VL, 14 for Qwen2.5-VL."""
     evidence: str | None = None

@@ -1,0 +1,329 @@
+"""From a service and the cluster's facts to a plan, and whether the plan in force stays.
+
+Pure: the same input gives the same plan, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vlm_api.plan import (
+    ExpectedHardware,
+    Finding,
+    PlanEngine,
+    PlanHardware,
+    PlanMemory,
+    PlanResources,
+    PlanRuntime,
+    ServiceRef,
+    ServingPlan,
+    Severity,
+    Sharing,
+)
+from vlm_api.spec import Device, VLMServiceSpec
+from vlm_api.status import VLMService
+
+from vlm_operator import memory, render
+from vlm_operator.engines.choices import user_choices
+from vlm_operator.engines.selection import select_engine
+from vlm_operator.errors import InvalidInput
+from vlm_operator.facts.architectures import architecture
+from vlm_operator.facts.models import model_facts
+from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
+from vlm_operator.profiles import Family, family_of
+from vlm_operator.resolve.budget import Budget, budget, fit_findings
+from vlm_operator.resolve.command import command_line, environment
+from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
+from vlm_operator.resolve.pipeline import resolve
+from vlm_operator.resolve.rules.workload import images_in_flight
+
+# How long a start may take: engine start, graphs and warm-up, and the weights at this speed. Generous on purpose: a
+# budget that is too short restarts a pod that was about to serve.
+STARTUP_BASE_SECONDS = 900
+DOWNLOAD_MIB_PER_SECOND = 25
+STORAGE_MIB_PER_SECOND = 100
+
+# Fields of the spec that never change what runs in a pod.
+OUTSIDE_THE_PLAN = {"replicas", "scaling", "suspend", "rollout_strategy", "metrics"}
+SHOWN_NODES = 64
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a plan may know of the cluster."""
+
+    nodes: tuple[NodeFacts, ...] = ()
+    in_use: Mapping[str, int] = field(default_factory=dict)
+    """Devices asked for by pods, per node, without the service's own pods."""
+    has_leader_worker_sets: bool = True
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """A plan and the pod template that was made from it: what the ConfigMap NAME-plan-HASH holds."""
+
+    plan: ServingPlan
+    pod_template: dict[str, Any]
+
+
+def make_plan(service: VLMService, cluster: Cluster, *, runtime_image: str) -> ServingPlan:
+    """Decides everything for one service. The plan has no hash and no manifests yet.
+
+    Raises InvalidInput for a spec that is wrong whatever the cluster looks like.
+    """
+    spec = service.spec
+    engine, image, engine_findings = select_engine(spec.engine)
+    choices = user_choices(spec, engine)
+    model = model_facts(spec.model)
+    family = family_of(model.architecture)
+    cuda = spec.hardware.device is Device.CUDA
+    choice = _hardware(spec, cluster, model, family) if cuda else Choice(None, source="spec")
+    gpu = choice.chosen.gpu if choice.chosen is not None else choice.wished
+    context = Context(
+        service=service,
+        engine=engine,
+        choices=choices,
+        gpu=gpu,
+        model=model,
+        family=family,
+        image=_image(spec, family),
+        devices_per_pod=devices_per_pod(spec) if cuda else 0,
+    )
+    declared, findings = resolve(context)
+    total = budget(context, declared)
+    pool = int(declared.value("SGLANG_MM_FEATURE_CACHE_MB") or 0)
+    findings = [
+        *engine_findings,
+        *choice.findings,
+        *_model_findings(context),
+        *_driver_findings(image, gpu),
+        *findings,
+        *fit_findings(context, total, pool),
+        *_group_findings(spec, cluster),
+    ]
+    settings = list(declared)
+    return ServingPlan(
+        service=ServiceRef(name=service.name, namespace=service.namespace),
+        spec_digest=spec_digest(spec),
+        engine=PlanEngine(
+            version=engine.version,
+            image=image,
+            args=command_line(context, settings),
+            env=environment(context, settings),
+        ),
+        hardware=_plan_hardware(spec, choice, gpu),
+        settings=settings,
+        memory=_plan_memory(context, declared, total, pool),
+        resources=PlanResources(devices_per_pod=context.devices_per_pod, pods=spec.multinode.node_count),
+        runtime=_plan_runtime(service, runtime_image, context, gpu),
+        findings=sorted(findings, key=lambda f: (list(Severity).index(f.severity), f.reason, f.message)),
+    )
+
+
+def seal(plan: ServingPlan, service: VLMService) -> StoredPlan:
+    """The plan with its hash, and the pod template that it stands for."""
+    template = render.pod_template(plan, service)
+    return StoredPlan(plan.model_copy(update={"hash": render.plan_hash(plan, template)}), template)
+
+
+def plan_with_manifests(service: VLMService, cluster: Cluster, *, runtime_image: str) -> ServingPlan:
+    """The whole plan, as it is printed: with its hash and every object that would be applied; none after an Error."""
+    plan = make_plan(service, cluster, runtime_image=runtime_image)
+    if plan.errors:
+        return plan
+    stored = seal(plan, service)
+    objects = render.objects(stored.plan, stored.pod_template, service, None)
+    return stored.plan.model_copy(update={"manifests": objects})
+
+
+def choose(
+    service: VLMService,
+    cluster: Cluster,
+    *,
+    runtime_image: str,
+    previous: StoredPlan | None,
+    previous_scheduled: bool,
+    mismatch: bool,
+) -> StoredPlan:
+    """The plan in force: the previous one while the spec says the same, its pods have a node and found what was planned.
+
+    So neither an upgrade of the operator nor a label that flips replaces a pod that serves.
+    Raises InvalidInput as ``make_plan`` does.
+    """
+    sticky = (
+        previous is not None
+        and previous.plan.spec_digest == spec_digest(service.spec)
+        and previous_scheduled
+        and not mismatch
+    )
+    if sticky:
+        assert previous is not None
+        return previous
+    return seal(make_plan(service, cluster, runtime_image=runtime_image), service)
+
+
+def spec_digest(spec: VLMServiceSpec) -> str:
+    """Digest of the part of the spec that pods are made from."""
+    said = spec.model_dump(mode="json", by_alias=True, exclude=OUTSIDE_THE_PLAN)
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _hardware(spec: VLMServiceSpec, cluster: Cluster, model: ModelFacts, family: Family | None) -> Choice:
+    weights = memory.weights_mib(model, spec.parallelism.tensor * spec.parallelism.pipeline)
+
+    def rank(gpu: GpuFacts) -> tuple[int, int]:
+        unknown = weights is None or gpu.memory_mib is None
+        fits = 1 if unknown else 0 if weights < gpu.memory_mib else 2  # type: ignore[operator]
+        tuned = family is not None and any(p.when.unmet(gpu) is None for p in family.profiles)
+        return fits, 0 if tuned else 1
+
+    return choose_hardware(spec, cluster.nodes, cluster.in_use, rank)
+
+
+def _image(spec: VLMServiceSpec, family: Family | None) -> memory.Image | None:
+    images = spec.workload.images
+    if family is None or images.width is None or images.height is None:
+        return None
+    try:
+        return memory.image_after_resizing(images.width, images.height, family.image_processing)
+    except ValueError as error:
+        raise InvalidInput(
+            "spec.workload.images", f"{error}: the model's image processor refuses such images"
+        ) from error
+
+
+def _model_findings(context: Context) -> list[Finding]:
+    spec, findings = context.spec, []
+    if context.model.architecture is None:
+        findings.append(
+            Finding(
+                severity=Severity.INFO,
+                reason="ModelUnknown",
+                message=f"nothing is known of {spec.model.uri}, so no profile of a model family applies; "
+                "say spec.model.architecture and parametersBillion (both stand in the model's config.json and card)",
+                path="spec.model.architecture",
+            )
+        )
+    elif context.family is None and spec.workload.images.width is not None:
+        findings.append(
+            Finding(
+                severity=Severity.INFO,
+                reason="FamilyUnknown",
+                message=f"{context.model.architecture} belongs to no known family: its images cannot be counted, "
+                "and the engine's defaults are used; set sizes in spec.engine.settings where you know better",
+                path="spec.model.architecture",
+            )
+        )
+    return findings
+
+
+def _driver_findings(image: str, gpu: GpuFacts | None) -> list[Finding]:
+    wanted = re.search(r"[-.]cu(\d{2})(\d)\b", image)
+    if wanted is None or gpu is None or gpu.cuda is None:
+        return []
+    needs = int(wanted[1]), int(wanted[2])
+    # Inside one CUDA major version an older driver runs newer minor versions (minor version compatibility).
+    if gpu.cuda[0] >= needs[0]:
+        return []
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            reason="DriverTooOld",
+            message=f"the image {image} is built for CUDA {needs[0]}.{needs[1]}, and the nodes' driver {gpu.driver or ''} "
+            f"runs CUDA {gpu.cuda[0]}.{gpu.cuda[1]} at most: the engine would die at its start; "
+            "update the driver or choose an image for an older CUDA",
+            path="spec.engine.image",
+        )
+    ]
+
+
+def _group_findings(spec: VLMServiceSpec, cluster: Cluster) -> list[Finding]:
+    if spec.multinode.node_count == 1 or cluster.has_leader_worker_sets:
+        return []
+    return [
+        Finding(
+            severity=Severity.ERROR,
+            reason="LeaderWorkerSetMissing",
+            message="several nodes per copy need the LeaderWorkerSet controller, which this cluster does not have: "
+            "install it (leaderworkerset.x-k8s.io), or set multinode.nodeCount to 1",
+            path="spec.multinode.nodeCount",
+        )
+    ]
+
+
+def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -> PlanHardware:
+    if spec.hardware.device is Device.CPU:
+        return PlanHardware(device="cpu", source="spec")
+    claims = gpu is not None and gpu.claims
+    nodes = choice.chosen.nodes if choice.chosen is not None else ()
+    capability = gpu.compute_capability if gpu is not None else None
+    return PlanHardware(
+        device="cuda",
+        compute_capability=str(capability) if capability else None,
+        architecture=architecture(capability),
+        product=gpu.product if gpu else None,
+        memory_mib=gpu.memory_mib if gpu else None,
+        devices_per_node=gpu.devices or None if gpu else None,
+        sharing=gpu.sharing if gpu else Sharing.NONE,
+        source=choice.source,
+        resource_name=None if claims else spec.hardware.resource_name,
+        claims=claims,
+        match_labels=dict(sorted(gpu.match_labels.items())) if gpu else {},
+        nodes=[n.name for n in nodes][:SHOWN_NODES],
+        passed_over=list(choice.passed_over)[:SHOWN_NODES],
+    )
+
+
+def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: int) -> PlanMemory:
+    spec, image = context.spec, context.image
+    images = images_in_flight(context)
+    shared = memory.shared_memory_mib(
+        cuda=context.cuda,
+        tensor_in_pod=max(context.devices_per_pod // spec.parallelism.data, 1),
+        images=images,
+        image_bytes=image.bytes if image else None,
+    )
+    pinned = images * image.bytes / 2 / memory.MIB if images and image and context.cuda else 0
+    travelling = images * image.bytes / memory.MIB if images and image else 0
+    host = memory.HOST_BASE_MIB + memory.HOST_PER_DEVICE_MIB * max(context.devices_per_pod, 1) + pinned + travelling
+    free = total.free_mib
+    if not context.cuda:
+        host += memory.weights_mib(context.model, 1) or 0
+    return PlanMemory(
+        image_bytes=image.bytes if image else None,
+        image_tokens=image.tokens if image else None,
+        feature_pool_mib=pool_mib or None,
+        shared_memory_mib=shared,
+        weights_mib=total.weights_mib,
+        kv_cache_mib=max(free - pool_mib, 0) if free is not None else None,
+        reserved_mib=total.reserved_mib,
+        host_memory_mib=math.ceil(host / 256) * 256,
+    )
+
+
+def _plan_runtime(service: VLMService, image: str, context: Context, gpu: GpuFacts | None) -> PlanRuntime:
+    spec = service.spec
+    weights = memory.weights_mib(context.model, 1) or 0
+    speed = DOWNLOAD_MIB_PER_SECOND if spec.model.uri.startswith("hf://") else STORAGE_MIB_PER_SECOND
+    capability = gpu.compute_capability if gpu else None
+    return PlanRuntime(
+        image=image,
+        served_model_name=spec.model.name or service.name,
+        startup_budget_seconds=STARTUP_BASE_SECONDS + math.ceil(weights / speed / 60) * 60,
+        drain_seconds=spec.workload.max_request_seconds,
+        hardware=ExpectedHardware(
+            device=spec.hardware.device.value,
+            devices=context.devices_per_pod,
+            compute_capability=str(capability) if capability else None,
+            memory_mib=gpu.memory_mib if gpu else None,
+            mig=gpu is not None and gpu.sharing is Sharing.MIG,
+        ),
+        nodes=spec.multinode.node_count,
+    )

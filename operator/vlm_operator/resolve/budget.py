@@ -1,0 +1,151 @@
+"""How one device's memory is shared out: weights, reserve, feature pool, KV cache; and what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vlm_api.plan import Finding, Severity
+
+from vlm_operator import memory
+from vlm_operator.resolve.context import Context, Declared
+
+DEFAULT_INPUT_TOKENS = 1024
+DEFAULT_OUTPUT_TOKENS = 256
+# The share of what weights and reserve leave that the KV cache keeps, however many images are in flight: without it
+# nothing decodes. A choice of ours, not a measurement.
+KV_SHARE = 0.5
+# What the engine keeps for embeddings when nobody says otherwise (SGLANG_VLM_CACHE_SIZE_MB).
+ENGINE_EMBEDDING_CACHE_MIB = 100
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The sum for one device in MiB, without the feature pool. None where something is not known."""
+
+    device_mib: int | None
+    weights_mib: int | None
+    reserved_mib: int | None
+    embedding_cache_mib: int
+    kv_token_bytes: int | None
+    request_tokens: int
+    """Tokens of one declared request: text in, images, text out."""
+    requests: int | None
+    """Requests that run at once, where limited."""
+
+    @property
+    def free_mib(self) -> int | None:
+        """What weights, reserve and embedding cache leave for pool and KV cache; None when unknown."""
+        if self.device_mib is None or self.weights_mib is None or self.reserved_mib is None:
+            return None
+        return self.device_mib - self.weights_mib - self.reserved_mib - self.embedding_cache_mib
+
+    def kv_mib(self, requests: int) -> int:
+        """KV cache of ``requests`` whole requests; 0 when a token's size is not known."""
+        return memory.round_up(requests * self.request_tokens * (self.kv_token_bytes or 0) / memory.MIB, 1)
+
+    @property
+    def pool_limit_mib(self) -> int | None:
+        """The most that a feature pool may take; None when unknown."""
+        if self.free_mib is None:
+            return None
+        share = int(self.free_mib * KV_SHARE)
+        kept = share if self.requests is None or self.kv_token_bytes is None else min(self.kv_mib(self.requests), share)
+        return (self.free_mib - kept) // memory.POOL_GRANULE_MIB * memory.POOL_GRANULE_MIB
+
+    def sum(self) -> str:
+        """The known parts in words, for messages."""
+        parts = [("device", self.device_mib), ("weights", self.weights_mib), ("reserved", self.reserved_mib)]
+        said = ", ".join(f"{name} {mib:,} MiB" for name, mib in parts if mib is not None)
+        return said or "nothing is known"
+
+
+def budget(context: Context, declared: Declared) -> Budget:
+    """The memory of one device as the settings declared so far share it out."""
+    spec, gpu = context.spec, context.gpu
+    tensor, pipeline = spec.parallelism.tensor, spec.parallelism.pipeline
+    device = gpu.memory_mib if gpu is not None else None
+    chunk, graph = memory.engine_capacity_defaults(device, tensor)
+    chunk = _number(declared.value("chunked_prefill_size"), chunk)
+    limit = declared.value("max_running_requests")
+    graph = _number(declared.value("cuda_graph_max_bs_decode"), min(graph, int(limit)) if limit else graph)
+    fraction = declared.value("mem_fraction_static")
+    reserved = None
+    if device is not None:
+        share = (
+            float(fraction)
+            if fraction is not None
+            else memory.static_fraction(
+                device,
+                chunked_prefill=chunk,
+                decode_graph=graph,
+                tensor=tensor,
+                pipeline=pipeline,
+                vision_hidden=context.model.vision_hidden_size,
+            )
+        )
+        reserved = max(device - int(device * share), 0)
+    workload = spec.workload
+    images = context.image.tokens * workload.images.per_request if context.image else 0
+    kv_bytes = 1 if str(declared.value("kv_cache_dtype") or "").startswith("fp8") else 2
+    cache = declared.value("SGLANG_VLM_CACHE_SIZE_MB")
+    return Budget(
+        device_mib=device,
+        weights_mib=memory.weights_mib(context.model, tensor * pipeline),
+        reserved_mib=reserved,
+        embedding_cache_mib=_number(cache, ENGINE_EMBEDDING_CACHE_MIB) if context.cuda else 0,
+        kv_token_bytes=memory.kv_bytes_per_token(context.model, tensor, pipeline, kv_bytes),
+        request_tokens=(workload.input_tokens or DEFAULT_INPUT_TOKENS)
+        + images
+        + (workload.output_tokens or DEFAULT_OUTPUT_TOKENS),
+        requests=int(limit) if limit else None,
+    )
+
+
+def _number(value: Any, default: int) -> int:
+    return default if value is None or int(value) < 0 else int(value)
+
+
+def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding]:
+    """Errors and notes about memory: what cannot start is refused here, before a GPU pod does."""
+    if not context.cuda or context.gpu is None:
+        return []
+    if total.device_mib is None or total.weights_mib is None:
+        return [_not_checked(total)]
+    free = total.free_mib
+    assert free is not None
+    need = total.kv_mib(1) + pool_mib
+    if free >= max(need, 1):
+        return []
+    devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
+    more = devices
+    while more < 1024 and total.weights_mib * devices / more + (total.reserved_mib or 0) + need >= total.device_mib:
+        more *= 2
+    return [
+        Finding(
+            severity=Severity.ERROR,
+            reason="ModelDoesNotFit",
+            message=(
+                f"the model does not fit on {devices} device{'s' * (devices > 1)}: {total.sum()} each, "
+                f"embedding cache {total.embedding_cache_mib} MiB, image pool {pool_mib:,} MiB and a KV cache of at "
+                f"least {total.kv_mib(1):,} MiB need {total.device_mib - free + need:,} MiB of {total.device_mib:,} MiB; "
+                f"spread it over at least {more} devices (parallelism.tensor) or use a smaller or fp8 model"
+            ),
+            path="spec.parallelism.tensor",
+        )
+    ]
+
+
+def _not_checked(total: Budget) -> Finding:
+    missing = "the GPU's memory" if total.device_mib is None else "the model's size"
+    step = (
+        "install GPU feature discovery, or say spec.hardware.minMemoryMiB"
+        if total.device_mib is None
+        else "say spec.model.parametersBillion"
+    )
+    return Finding(
+        severity=Severity.INFO,
+        reason="MemoryNotChecked",
+        message=f"{missing} is not known, so nothing says whether the model fits; {step}",
+        path="spec.hardware.minMemoryMiB" if total.device_mib is None else "spec.model.parametersBillion",
+    )

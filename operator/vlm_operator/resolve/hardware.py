@@ -1,0 +1,231 @@
+"""Which nodes count, and which class of hardware the plan is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vlm_api.plan import Finding, PassedOver, Severity, Sharing
+from vlm_api.spec import VLMServiceSpec
+
+from vlm_operator.facts.types import ComputeCapability, GpuFacts, NodeFacts
+from vlm_operator.resolve.placement import refusal
+
+
+@dataclass(frozen=True)
+class HardwareClass:
+    """Nodes that are the same to a plan."""
+
+    gpu: GpuFacts
+    """The facts they share; ``devices`` is the largest number that one of them has."""
+    nodes: tuple[NodeFacts, ...]
+    free: int
+    """Devices that nobody has asked for, on all of them."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The outcome: the class that was chosen, or none with the reasons."""
+
+    chosen: HardwareClass | None
+    passed_over: tuple[PassedOver, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    source: str = "unknown"
+    wished: GpuFacts | None = field(default=None)
+    """The GPU that the spec describes, where no node has it yet."""
+
+
+def devices_per_pod(spec: VLMServiceSpec) -> int:
+    """Devices of each pod: tensor x pipeline x data over the nodes of one copy."""
+    parallel = spec.parallelism
+    return parallel.tensor * parallel.pipeline * parallel.data // spec.multinode.node_count
+
+
+def choose_hardware(
+    spec: VLMServiceSpec,
+    nodes: tuple[NodeFacts, ...],
+    in_use: Mapping[str, int],
+    rank: Callable[[GpuFacts], tuple[Any, ...]],
+) -> Choice:
+    """The class of nodes that the plan is made for.
+
+    ``rank`` says how well a GPU suits (smaller is better: fits, has a profile); then the most free devices, then the
+    product's name, so that the choice does not hang on the order of nodes.
+    """
+    needed = devices_per_pod(spec)
+    pod = spec.template.get("spec") or {}
+    passed: list[PassedOver] = []
+    usable: list[NodeFacts] = []
+    never: list[tuple[str, str]] = []  # (reason, sentence) of what can never work
+    for node in sorted(nodes, key=lambda n: n.name):
+        why = _no_gpu(node) or refusal(node, pod if isinstance(pod, Mapping) else {}) or _not_wished(spec, node)
+        if why is None and node.gpu is not None:
+            impossible = _impossible(spec, node.gpu, needed)
+            if impossible is None:
+                usable.append(node)
+                continue
+            never.append(impossible)
+            why = impossible[1]
+        passed.append(PassedOver(node=node.name, reason=why or "has no GPU"))
+    classes = _classes(usable, in_use)
+    if not classes:
+        return _none(spec, tuple(passed), never)
+    best = min(classes, key=lambda c: (*rank(c.gpu), -c.free, str(c.gpu.product), c.nodes[0].name))
+    chosen = {n.name for n in best.nodes}
+    for other in classes:
+        if other is not best:
+            passed += [
+                PassedOver(
+                    node=n.name,
+                    reason=f"has other GPUs ({_words(other.gpu)}) than the ones chosen ({_words(best.gpu)})",
+                )
+                for n in other.nodes
+                if n.name not in chosen
+            ]
+    findings = [_ambiguous(n) for n in best.nodes if n.gpu is not None and n.gpu.ambiguous]
+    count = spec.multinode.node_count
+    if len(best.nodes) < count:
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                reason="TooFewNodes",
+                message=f"one copy takes {count} nodes with {needed} devices each and {len(best.nodes)} such nodes are there: "
+                "the pods wait until more nodes come; lower multinode.nodeCount or add nodes",
+                path="spec.multinode.nodeCount",
+            )
+        )
+    if best.gpu.source == "unknown":
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                reason="HardwareUnknown",
+                message="nodes offer GPUs but no label says which: the engine's own defaults are used. "
+                "Install GPU feature discovery, or say spec.hardware.computeCapability and minMemoryMiB",
+                path="spec.hardware",
+            )
+        )
+    return Choice(best, tuple(sorted(passed, key=lambda p: p.node)), tuple(findings), best.gpu.source)
+
+
+def _words(gpu: GpuFacts) -> str:
+    return gpu.product or (f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "unknown")
+
+
+def _no_gpu(node: NodeFacts) -> str | None:
+    if node.unusable:
+        return node.unusable
+    if node.gpu is None or node.gpu.allocatable < 1:
+        return "has no GPU that pods can ask for"
+    return None
+
+
+def _not_wished(spec: VLMServiceSpec, node: NodeFacts) -> str | None:
+    wish, gpu = spec.hardware, node.gpu
+    assert gpu is not None
+    if wish.compute_capability and gpu.compute_capability and str(gpu.compute_capability) != wish.compute_capability:
+        return f"has compute capability {gpu.compute_capability}, and hardware.computeCapability is {wish.compute_capability}"
+    if wish.min_memory_mib and gpu.memory_mib is not None and gpu.memory_mib < wish.min_memory_mib:
+        return f"has {gpu.memory_mib} MiB a device, and hardware.minMemoryMiB is {wish.min_memory_mib}"
+    if wish.products and gpu.product not in wish.products:
+        return f"has {gpu.product or 'a product that no label names'}, which is not among hardware.products"
+    return None
+
+
+def _impossible(spec: VLMServiceSpec, gpu: GpuFacts, needed: int) -> tuple[str, str] | None:
+    """(reason, sentence) for what cannot work on such a node at any time; None when it can."""
+    if needed > 1 and gpu.sharing is Sharing.MIG:
+        return "TensorParallelOverMIG", (
+            f"has MIG slices, which cannot be joined, and the pod needs {needed} devices: "
+            "set parallelism to 1 or turn MIG off"
+        )
+    if needed > 1 and gpu.sharing in (Sharing.TIME_SLICING, Sharing.MPS) and needed > gpu.devices:
+        return "SharesAreNotDevices", (
+            f"has {gpu.devices} physical GPU{'s' * (gpu.devices != 1)} shared by {gpu.sharing.value}, "
+            f"and the pod needs {needed}: shares of one card are one card"
+        )
+    if needed > 1 and gpu.sharing in (Sharing.TIME_SLICING, Sharing.MPS):
+        return "SharesAreNotDevices", (
+            f"shares its GPUs by {gpu.sharing.value}: a pod that asks for {needed} may get the same physical GPU twice"
+        )
+    if gpu.devices and needed > gpu.devices:
+        return "TooManyDevices", (
+            f"has {gpu.devices} devices and the pod needs {needed}: "
+            "lower parallelism, or spread one copy over more nodes (multinode.nodeCount)"
+        )
+    return None
+
+
+def _classes(nodes: list[NodeFacts], in_use: Mapping[str, int]) -> list[HardwareClass]:
+    groups: dict[tuple[Any, ...], list[NodeFacts]] = {}
+    for node in nodes:
+        gpu = node.gpu
+        assert gpu is not None
+        key = (
+            gpu.source,
+            gpu.product,
+            gpu.compute_capability,
+            gpu.memory_mib,
+            gpu.sharing,
+            gpu.claims,
+            node.cpu_architecture,
+        )
+        groups.setdefault(key, []).append(node)
+    return [_class(tuple(group), in_use) for group in groups.values()]
+
+
+def _class(nodes: tuple[NodeFacts, ...], in_use: Mapping[str, int]) -> HardwareClass:
+    gpus = [n.gpu for n in nodes if n.gpu is not None]
+    free = sum(max(g.allocatable - in_use.get(n.name, 0), 0) for n, g in zip(nodes, gpus, strict=True))
+    shared = {k: v for k, v in gpus[0].match_labels.items() if all(g.match_labels.get(k) == v for g in gpus)}
+    return HardwareClass(replace(gpus[0], devices=max(g.devices for g in gpus), match_labels=shared), nodes, free)
+
+
+def _ambiguous(node: NodeFacts) -> Finding:
+    assert node.gpu is not None
+    return Finding(
+        severity=Severity.WARNING,
+        reason="AmbiguousLabels",
+        message=f"node {node.name}: {node.gpu.ambiguous}; keep one GPU model a node, or name the nodes in spec.template",
+        path="spec.template",
+    )
+
+
+def _none(spec: VLMServiceSpec, passed: tuple[PassedOver, ...], never: list[tuple[str, str]]) -> Choice:
+    if never:
+        reason, sentence = never[0]
+        return Choice(
+            None,
+            passed,
+            (
+                Finding(
+                    severity=Severity.ERROR,
+                    reason=reason,
+                    message=f"no node can ever run this: node {_first(passed, sentence)} {sentence}",
+                    path="spec.parallelism",
+                ),
+            ),
+        )
+    wish = spec.hardware
+    wished = None
+    if wish.compute_capability or wish.min_memory_mib:
+        major, _, minor = (wish.compute_capability or "").partition(".")
+        capability = ComputeCapability(int(major), int(minor)) if major else None
+        product = wish.products[0] if len(wish.products) == 1 else None
+        wished = GpuFacts("spec", product, capability, wish.min_memory_mib)
+    message = (
+        "no node is there whose GPUs the pods may use"
+        + (f" ({len(passed)} passed over)" if passed else "")
+        + (
+            ": the plan is made for the GPU that spec.hardware describes"
+            if wished
+            else ": the plan leaves the engine its own defaults"
+        )
+        + ", and the pods wait for a node that offers the resource; check node labels and taints, or let an autoscaler add one"
+    )
+    finding = Finding(severity=Severity.WARNING, reason="NoMatchingNodes", message=message, path="spec.hardware")
+    return Choice(None, passed, (finding,), "spec" if wished else "unknown", wished)
+
+
+def _first(passed: tuple[PassedOver, ...], sentence: str) -> str:
+    return next((p.node for p in passed if p.reason == sentence), "")

@@ -1,0 +1,59 @@
+"""The measured set of the model family on this hardware, with every condition; what does not fire says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vlm_api.plan import Finding, Setting, Source
+
+from vlm_operator.profiles import Profile, ProfileSetting
+from vlm_operator.resolve.conditions import unmet
+from vlm_operator.resolve.context import Context, Declared, applied, left
+from vlm_operator.resolve.rules.workload import feature_pool
+
+
+def measured_set(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
+    """Each value of the family's profiles, applied or left with the reason."""
+    for profile in context.family.profiles if context.family else []:
+        why_not = _why_not(context, profile)
+        for item in profile.settings:
+            if item.name in declared:
+                continue
+            rule = f"{profile.name}.{item.rule}"
+            reason = why_not or _missing(context, item.name) or unmet(context, declared, item.needs)
+            if reason is not None:
+                yield left(item.name, rule, reason, item.evidence or profile.evidence)
+            else:
+                yield from _value(context, declared, profile, item, rule)
+
+
+def _why_not(context: Context, profile: Profile) -> str | None:
+    if not context.cuda:
+        return f"the profile is for GPUs ({profile.title}), and hardware.device is cpu"
+    if context.gpu is None:
+        return f"the profile is for {profile.title}, and no GPU node is known yet"
+    other = profile.when.unmet(context.gpu)
+    return None if other is None else f"the profile is for {other}"
+
+
+def _missing(context: Context, name: str) -> str | None:
+    if context.knows(name):
+        return None
+    kind = "variable" if name.isupper() else "flag"
+    return f"{context.engine_name()} has no such {kind}, as far as is known"
+
+
+def _value(
+    context: Context, declared: Declared, profile: Profile, item: ProfileSetting, rule: str
+) -> Iterator[Setting | Finding]:
+    evidence = item.evidence or profile.evidence
+    if item.compute == "feature_pool":
+        yield from feature_pool(context, declared, rule, Source.PROFILE, item.steps, evidence)
+    elif item.compute == "running_limit":
+        limit = declared.value("max_running_requests")
+        yield applied(item.name, limit, Source.PROFILE, rule, f"{item.reason} (max_running_requests {limit})", evidence)
+    else:
+        reason = item.reason
+        if "images_seen_once" in item.needs and context.spec.workload.images.reuse.value == "Unknown":
+            reason += "; workload.images.reuse is Unknown, which counts as seen once, as the engine itself assumes"
+        yield applied(item.name, item.value, Source.PROFILE, rule, reason, evidence)

@@ -1,0 +1,69 @@
+"""What the user wrote comes first, is never changed, and is shown as theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vlm_api.plan import Finding, Setting, Severity, Source
+
+from vlm_operator.errors import InvalidInput
+from vlm_operator.resolve.conditions import declines_cuda_ipc
+from vlm_operator.resolve.context import Context, Declared, applied
+
+
+def written(context: Context, declared: Declared) -> Iterator[Setting]:
+    """Every setting that the user wrote, wherever it was written."""
+    for name, choice in sorted(context.choices.settings.items()):
+        yield applied(name, choice.value, Source.USER, "user", f"written in {choice.path}")
+    for name in sorted(context.choices.referenced_env):
+        if name not in context.choices.settings and context.engine.has_variable(name):
+            yield applied(
+                name, None, Source.USER, "user", "set by reference (valueFrom), so its value is not known here"
+            )
+
+
+def possible(context: Context, declared: Declared) -> Iterator[Setting]:
+    """Raises InvalidInput for a choice with which the engine refuses to start whatever the cluster is."""
+    transport = context.choices.settings.get("mm_feature_transport")
+    if transport is not None:
+        spec = context.spec
+        if transport.value == "cuda_ipc" and not context.one_node:
+            raise InvalidInput(
+                transport.path,
+                f"cuda_ipc cannot cross nodes and multinode.nodeCount is {spec.multinode.node_count}; "
+                "remove it, or serve on one node",
+            )
+        if transport.value == "cuda_vmm" and spec.parallelism.pipeline > 1:
+            raise InvalidInput(
+                transport.path,
+                f"cuda_vmm needs parallelism.pipeline 1 and it is {spec.parallelism.pipeline}; remove one of them",
+            )
+        if transport.value in ("cuda_ipc", "cuda_vmm") and not context.cuda:
+            raise InvalidInput(transport.path, f"{transport.value} needs a GPU and hardware.device is cpu; remove it")
+    yield from ()
+
+
+def no_to_cuda_ipc(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
+    """A "no" to CUDA IPC in any spelling is passed on as ``cpu``: the engine would choose CUDA IPC otherwise."""
+    declined = declines_cuda_ipc(context)
+    if declined is None or "mm_feature_transport" in declared or not _engine_might_choose_it(context):
+        return
+    path, reason = declined
+    yield applied(
+        "mm_feature_transport", "cpu", Source.USER, "user.no_cuda_ipc", f"{reason}; the engine would take CUDA IPC"
+    )
+    if "expandable_segments" in reason:
+        yield Finding(
+            severity=Severity.WARNING,
+            reason="CudaIpcNotUsed",
+            message=f"{reason}; image features go through the CPU instead. Remove expandable_segments to use CUDA IPC",
+            path=path,
+        )
+
+
+def _engine_might_choose_it(context: Context) -> bool:
+    if not (context.cuda and context.tuned and context.one_node and context.knows("mm_feature_transport")):
+        return False
+    if context.family is None or not context.family.profiles:
+        return False
+    return context.profile is not None or context.gpu is None or context.gpu.compute_capability is None
