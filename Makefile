@@ -12,13 +12,12 @@ STAMP := $(VENV)/.installed
 CLUSTER := tests/cluster/cluster.py
 CHART_CRD := charts/vlm-operator/files/vlmservices.vlmserve.dev.yaml
 
-# `make demo KUBECONFIG=...` means a cluster of yours, and so does an exported KUBECONFIG nowhere: only what is said on the
-# command line counts, or the demo would install into whatever cluster the shell happens to point at.
+# `make demo KUBECONFIG=...` means a cluster of yours. An exported KUBECONFIG does not count: the demo would install into
+# whatever cluster the shell happens to point at.
 ifneq ($(origin KUBECONFIG),command line)
 KUBECONFIG :=
 endif
 IMAGE ?=
-ENGINE_IMAGE ?=
 
 .PHONY: help
 help: ## this list
@@ -67,7 +66,7 @@ packages:
 
 .PHONY: demo
 demo: venv ## a cluster on this machine, a model that answers a question about an image, a plan for H100s (root)
-	@$(BIN)/python demo/run.py $(if $(KUBECONFIG),--kubeconfig '$(KUBECONFIG)') $(if $(IMAGE),--image '$(IMAGE)') $(if $(ENGINE_IMAGE),--engine-image '$(ENGINE_IMAGE)')
+	@$(BIN)/python -m demo $(if $(KUBECONFIG),--kubeconfig '$(KUBECONFIG)') $(if $(IMAGE),--image '$(IMAGE)')
 
 .PHONY: cluster-up
 cluster-up: venv packages ## the one-node cluster alone; kubeconfig: .cluster/kubeconfig

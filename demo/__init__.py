@@ -1,0 +1,1 @@
+"""`make demo`: what the project does, shown on this machine or in a cluster of yours."""

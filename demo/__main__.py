@@ -1,0 +1,141 @@
+"""The demo's story, from an empty machine to an answer about an image."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from demo import machine, services
+from demo.commands import LOG, Cluster, start_log
+from demo.question import ask
+from demo.screen import DemoError, Screen, clock
+
+LOCAL_IMAGE = "vlmserve.local/operator:dev"
+QUESTION = "What is in this picture?"
+CPU, H100 = "qwen3-vl-cpu", "qwen3-vl-h100"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, help="a cluster of yours, instead of one made on this machine")
+    parser.add_argument("--image", help="the operator's image in that cluster's registry")
+    arguments = parser.parse_args()
+    screen = Screen()
+    start_log()
+    try:
+        if arguments.kubeconfig:
+            in_your_cluster(screen, arguments.kubeconfig.expanduser().resolve(), arguments.image)
+        else:
+            on_this_machine(screen)
+    except DemoError as error:
+        screen.say()
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        screen.say()
+        print("interrupted; the same command again goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def on_this_machine(screen: Screen) -> None:
+    screen.say("A one-node Kubernetes cluster on this machine, the operator in it, and two VLMServices:")
+    screen.say(f"  {CPU}   a tiny random-weight Qwen3-VL, really served by unchanged SGLang on the CPU")
+    screen.say(f"  {H100}  Qwen3-VL-8B planned for H100s on a simulated node: nothing runs there")
+    screen.say("The first time takes about 15 minutes (Go builds, 9 GB of engine); later ones under 3.")
+
+    screen.heading("What this machine has")
+    with screen.step("prerequisites"):
+        machine.check_prerequisites()
+    screen.heading("Programs, images and the engine")
+    machine.build(screen)
+    screen.heading("The cluster")
+    cluster = machine.start(screen)
+
+    screen.heading("The operator")
+    with screen.step("helm upgrade --install vlm-operator charts/vlm-operator"):
+        replaced = services.install(cluster, LOCAL_IMAGE, machine.operator_build())
+    if replaced and cluster.get("vlmservice", CPU):
+        with screen.step(f"the operator's image changed: starting {CPU} anew"):
+            services.delete(cluster, CPU)
+    for name in (CPU, H100):
+        services.apply_example(cluster, name)
+        screen.say(f"  kubectl apply -f examples/{name}.yaml")
+
+    screen.heading("A real engine on the CPU")
+    service = services.wait_until_ready(cluster, screen, CPU)
+    ask_the_model(cluster, screen, service["status"]["url"])
+
+    screen.heading("A plan for eight H100s")
+    services.wait_for_plan(cluster, H100)
+    screen.say(
+        "The node h100-0 is simulated by KWOK: its labels are those of a real machine with 8 H100s, but there is"
+    )
+    screen.say("no GPU and its pods only look as if they ran. The plan is the one that real H100s would get:\n")
+    screen.say(cluster.vlm("explain", H100, what="explaining the plan").rstrip())
+
+    screen.heading("What there is now")
+    screen.say(cluster.kubectl("get", "vlms", what="listing the services").rstrip())
+    screen.say()
+    next_steps(screen, cluster.kubeconfig, cluster.kubectl_program)
+    screen.say("  make cluster-down                                 stop it all; what was built stays")
+    screen.say(f"\ntook {clock(time.monotonic() - screen.started)}; everything stays up")
+
+
+def ask_the_model(cluster: Cluster, screen: Screen, url: str) -> None:
+    """One request to the Service's cluster address, which this machine has a route to."""
+    address = cluster.get("service", CPU)["spec"]["clusterIP"]
+    screen.say(f"\n  asking {url} about a picture of a red disc, stream=true")
+    screen.say("  (random weights: the answer is noise; that it is streamed from a real engine is the point)\n")
+    screen.stream("  > ")
+    answer = ask(f"http://{address}:8000/v1", CPU, QUESTION, screen.stream)
+    screen.say()
+    screen.say(
+        f"\n  first token after {answer.first_token_seconds:.2f} s, "
+        f"{answer.chunks} chunks in {answer.total_seconds:.2f} s, on the CPU"
+    )
+
+
+def in_your_cluster(screen: Screen, kubeconfig: Path, image: str | None) -> None:
+    cluster = Cluster.at(kubeconfig)
+    screen.heading("Your cluster")
+    screen.say(cluster.kubectl("get", "nodes", what="reading the nodes").rstrip())
+    if not image:
+        raise DemoError(
+            "IMAGE is not given, and no image of the operator is published yet",
+            hint="docker build -t YOUR-REGISTRY/vlm-operator:0.1.0 . && docker push YOUR-REGISTRY/vlm-operator:0.1.0, "
+            f"then make demo KUBECONFIG={kubeconfig} IMAGE=YOUR-REGISTRY/vlm-operator:0.1.0",
+        )
+    screen.heading("The operator")
+    with screen.step("helm upgrade --install vlm-operator charts/vlm-operator"):
+        services.install(cluster, image)
+
+    screen.heading("A plan for your nodes")
+    screen.say(cluster.vlm("plan", "-f", str(services.example(H100)), what="making the plan").rstrip())
+    screen.say()
+    screen.say("Nothing was started. To serve it: kubectl apply -f examples/qwen3-vl-h100.yaml")
+    screen.say("To see an engine on the CPU instead, take examples/qwen3-vl-cpu.yaml and give it an engine image and a")
+    screen.say(
+        "model of yours: any image with SGLang and Python 3.10 or newer does (spec.engine.image), and a model in a"
+    )
+    screen.say("PersistentVolumeClaim (spec.model.uri: pvc://CLAIM/PATH); its volume `sglang` is then not needed.")
+    screen.say()
+    next_steps(screen, kubeconfig, "kubectl")
+    screen.say(
+        f"  helm -n {services.NAMESPACE} uninstall {services.RELEASE}              remove the operator; services stay"
+    )
+
+
+def next_steps(screen: Screen, kubeconfig: Path, kubectl: str) -> None:
+    screen.say(f"kubeconfig: {kubeconfig}   log of this run: {LOG}")
+    screen.say("Try next:")
+    screen.say(f"  export KUBECONFIG={kubeconfig} PATH={Path(kubectl).parent}:{Path(sys.executable).parent}:$PATH")
+    screen.say("  kubectl explain vlmservice.spec.workload          what can be written")
+    screen.say(f"  kubectl vlm explain {CPU}                  planned against what the engine says it uses")
+    screen.say(f"  kubectl edit vlms {H100}                 change the workload, and see the plan follow")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

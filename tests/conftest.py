@@ -1,0 +1,59 @@
+"""Orders the suites from quick to slow, and says at the end how long each took, beside its budget."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+# Suite -> seconds that it may take on two cores, cluster and engine already built. A suite that is not named here runs
+# last and has no budget.
+BUDGET_SECONDS = {
+    "unit": 90,
+    "chart": 60,
+    "monitoring": 60,
+    "apiserver": 120,
+    "conformance": 300,
+    "engine": 300,
+    "cluster": 900,
+}
+
+_seconds: dict[str, float] = defaultdict(float)
+_counts: dict[str, int] = defaultdict(int)
+
+
+def suite_of(path: Path) -> str:
+    """The folder below tests/ that a test's file is in."""
+    inside = path.relative_to(TESTS)
+    return inside.parts[0] if len(inside.parts) > 1 else "."
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = list(BUDGET_SECONDS)
+
+    def place(item: pytest.Item) -> tuple[int, str]:
+        suite = suite_of(item.path)
+        return (order.index(suite) if suite in order else len(order), suite)
+
+    items.sort(key=place)
+    for item in items:
+        _counts[suite_of(item.path)] += 1
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    # Set-up counts as well: that is where a suite's server or cluster comes up.
+    _seconds[suite_of(TESTS.parent / report.nodeid.split("::")[0])] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if len(_seconds) < 2:
+        return
+    terminalreporter.section("suites")
+    for suite, seconds in _seconds.items():
+        budget = BUDGET_SECONDS.get(suite)
+        said = "no budget" if budget is None else f"of {budget:4d} s" + (", over budget" if seconds > budget else "")
+        terminalreporter.write_line(f"{suite:12} {_counts[suite]:5d} tests  {seconds:7.1f} s  {said}")
