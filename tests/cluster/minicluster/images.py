@@ -126,31 +126,47 @@ def engine_image() -> None:
 
 
 def operator_image() -> None:
-    """The base with the project's wheel and what the operator needs."""
+    """The base, a layer with what the operator needs, and a thin one with the project's wheel, which changes often."""
     base = base_layer()
-    sources = [path for name in OPERATOR_SOURCES if (path := REPOSITORY / name).exists()]
+    sources = [REPOSITORY / name for name in OPERATOR_SOURCES]
     value = stamps.fingerprint([base.digest, OPERATOR_USER, *sources])
     if unchanged("operator", value):
         return
-    work = IMAGES / "operator"
-    shutil.rmtree(work, ignore_errors=True)
-    log = BUILD_LOGS / "operator-image.log"
-    build: list[Argument] = [uv(), "build", "--wheel", "--out-dir", work / "dist", REPOSITORY]
-    run_long("building the wheel", build, log, cwd=REPOSITORY)
-    wheel = next((work / "dist").glob("*.whl"))
-    target = work / "packages"
-    run_long("installing the wheel", [*install_into(target), f"{wheel}[operator]"], log, cwd=REPOSITORY)
-    # By hash, not by time: byte code is the same in every build and valid whatever the image does to times.
-    by_hash = ["-q", "--invalidation-mode=unchecked-hash"]
-    run([interpreter(), "-m", "compileall", *by_hash, "-s", target, "-p", f"/{DIST_PACKAGES}", target])
-    layer = write_layer(layer_path("operator"), operator_contents(target))
-    shutil.rmtree(work)
+    project = REPOSITORY / "pyproject.toml"
+    needs = python_layer("operator-needs", stamps.fingerprint([project]), ["-r", project, "--extra", "operator"])
+    dist = IMAGES / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    run_long(
+        "building the project's wheel",
+        [uv(), "build", "--wheel", "--out-dir", dist, REPOSITORY],
+        BUILD_LOGS / "operator-wheel.log",
+        cwd=REPOSITORY,
+    )
+    own = python_layer("operator", value, ["--no-deps", next(dist.glob("*.whl"))])
     command = ["python3", "-m", "vlm_operator"]
-    image = Image(f"{REGISTRY}/operator:dev", [base, layer], command, python_environment(), OPERATOR_USER)
+    image = Image(f"{REGISTRY}/operator:dev", [base, needs, own], command, python_environment(), OPERATOR_USER)
     finish("operator", value, image)
 
 
-def operator_contents(target: Path) -> list[Content]:
+def python_layer(name: str, value: str, packages: list[Argument]) -> Layer:
+    """A layer with Python packages where Debian's Python looks for them."""
+    path = layer_path(name)
+    if path.is_file() and stamps.is_current(f"layer-{name}", value):
+        return Layer(path)
+    target = IMAGES / name
+    shutil.rmtree(target, ignore_errors=True)
+    log = BUILD_LOGS / f"{name}.log"
+    run_long(f"installing packages for {name}", [*install_into(target), *packages], log, cwd=REPOSITORY)
+    # By hash, not by time: byte code is the same in every build and valid whatever the image does to times.
+    by_hash = ["-q", "--invalidation-mode=unchecked-hash"]
+    run([interpreter(), "-m", "compileall", *by_hash, "-s", target, "-p", f"/{DIST_PACKAGES}", target])
+    layer = write_layer(path, python_contents(target))
+    shutil.rmtree(target)
+    stamps.set_current(f"layer-{name}", value)
+    return layer
+
+
+def python_contents(target: Path) -> list[Content]:
     """Without scripts, whose first lines name this machine's Python, and without where the wheel lay."""
     return [
         content
