@@ -1,0 +1,139 @@
+"""Makes the objects of one service what they should be, with as few writes as possible."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from vlm_api.names import FIELD_MANAGER
+
+from vlm_operator.kube import kinds
+from vlm_operator.kube.client import Client, Json
+from vlm_operator.kube.contained import satisfied
+from vlm_operator.kube.kinds import Kind, kind_of
+from vlm_operator.kube.ownership import is_owned
+
+# Whoever holds the field ``replicas`` between the operator, which lets go of it, and the autoscaler, which takes it over.
+HANDOVER_MANAGER: Final = f"{FIELD_MANAGER}-handover"
+
+
+@dataclass
+class Applied:
+    """What was done. Names are ``Kind/name``."""
+
+    created: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    """Objects of our names that belong to somebody else. With one of them, nothing at all is written."""
+    absent: list[str] = field(default_factory=list)
+    """Kinds that the cluster does not serve, so that their objects were left out."""
+
+
+class Applier:
+    """Applies objects by server-side apply. Keeps only a memory of applies that changed nothing."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._no_ops: dict[str, str] = {}
+
+    def apply(self, manifests: Sequence[Json], owned: Iterable[Json], uid: str) -> Applied:
+        """Writes what differs.
+
+        ``manifests`` are the wanted objects, ``owned`` the live ones that were listed by label, ``uid`` the service's.
+        An object that does not carry our owner reference is never touched. Raises ApiError.
+        """
+        done = Applied()
+        live = {_key(o): o for o in owned if is_owned(o, uid)}
+        wanted: list[tuple[Kind, Json, Json | None]] = []
+        for manifest in manifests:
+            kind = kind_of(manifest)
+            if kind in kinds.OWNED_OPTIONAL and not self._client.serves(kind):
+                done.absent.append(kind.kind)
+                continue
+            found = live.get(_key(manifest))
+            if found is None:
+                found = self._client.get(kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+                if found is not None and not is_owned(found, uid):
+                    done.taken.append(title(manifest))
+            wanted.append((kind, manifest, found))
+        if done.taken:
+            return done
+        for kind, manifest, found in wanted:
+            self._apply_one(kind, manifest, found, done)
+        return done
+
+    def remove(self, owned: Iterable[Json], done: Applied) -> None:
+        """Deletes live objects of ours that are no longer wanted."""
+        for manifest in owned:
+            self._client.delete(kind_of(manifest), manifest)
+            done.deleted.append(title(manifest))
+
+    def _apply_one(self, kind: Kind, manifest: Json, found: Json | None, done: Applied) -> None:
+        if found is None:
+            self._client.apply(kind, manifest, force=False)
+            done.created.append(title(manifest))
+            return
+        if satisfied(manifest, found):
+            return
+        if found.get("immutable") and (found.get("data") or {}) != manifest.get("data"):
+            # Same hash, so running pods need nothing new; only the explanation around it has changed.
+            self._client.delete(kind, found)
+            self._client.apply(kind, manifest, force=False)
+            done.changed.append(title(manifest))
+            return
+        attempt = _digest(manifest) + _digest(_content(found))
+        if self._no_ops.get(found["metadata"]["uid"]) == attempt:
+            return
+        if _lets_go_of_replicas(manifest, found):
+            self._hand_over_replicas(kind, found)
+        result = self._client.apply(kind, manifest, force=True)
+        if result["metadata"].get("resourceVersion") == found["metadata"].get("resourceVersion"):
+            self._no_ops[found["metadata"]["uid"]] = attempt
+        else:
+            self._no_ops.pop(found["metadata"]["uid"], None)
+            done.changed.append(title(manifest))
+
+    def _hand_over_replicas(self, kind: Kind, found: Json) -> None:
+        """Without another holder the field would fall back to 1 when we let go, and kill all other replicas."""
+        holder = {
+            "apiVersion": found["apiVersion"],
+            "kind": found["kind"],
+            "metadata": {k: found["metadata"][k] for k in ("name", "namespace")},
+            "spec": {"replicas": found["spec"]["replicas"]},
+        }
+        self._client.apply(kind, holder, force=False, manager=HANDOVER_MANAGER)
+
+
+def _lets_go_of_replicas(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    return (
+        manifest["kind"] in ("Deployment", "LeaderWorkerSet")
+        and "replicas" not in manifest["spec"]
+        and (found.get("spec") or {}).get("replicas", 0) > 1
+        and any(
+            e.get("manager") == FIELD_MANAGER and "f:replicas" in (e.get("fieldsV1") or {}).get("f:spec", {})
+            for e in found["metadata"].get("managedFields") or []
+        )
+    )
+
+
+def title(manifest: Mapping[str, Any]) -> str:
+    """``Kind/name``, for people."""
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
+
+
+def _key(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    return str(manifest["kind"]), str(manifest["metadata"]["name"])
+
+
+def _content(live: Mapping[str, Any]) -> Json:
+    metadata = live["metadata"]
+    kept = {k: metadata.get(k) for k in ("labels", "annotations", "ownerReferences")}
+    return {k: v for k, v in live.items() if k not in ("metadata", "status")} | {"metadata": kept}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,170 @@
+"""A small JSON client on top of the official one, which brings connections, certificates and credentials."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import client as kubernetes_client
+from kubernetes import config as kubernetes_config
+from vlm_api.names import FIELD_MANAGER
+
+from vlm_operator.kube.kinds import Kind
+
+Json = dict[str, Any]
+
+# Seconds to connect and to wait for an answer. Watches are kopf's; nothing here takes long.
+TIMEOUT_SECONDS: Final = (5.0, 30.0)
+PAGE: Final = 500
+# How long an answer to "does the cluster serve this kind?" is believed.
+DISCOVERY_SECONDS: Final = 30.0
+
+
+class ApiError(Exception):
+    """The API server refused, or did not answer. ``status`` is the HTTP code, 0 where there was no answer."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @property
+    def refused(self) -> bool:
+        """Whether the request itself was wrong, so that sending it again is of no use."""
+        return self.status in (400, 403, 405, 413, 415, 422)
+
+
+def configure() -> None:
+    """Takes the pod's service account, or else the kubeconfig. Raises ApiError where there is neither."""
+    try:
+        kubernetes_config.load_incluster_config()  # type: ignore[no-untyped-call]
+        return
+    except kubernetes_config.ConfigException:
+        pass
+    try:
+        kubernetes_config.load_kube_config()  # type: ignore[no-untyped-call]
+    except (kubernetes_config.ConfigException, OSError) as error:
+        raise ApiError(0, "NoConfig", f"no service account and no usable kubeconfig: {error}") from error
+
+
+class Client:
+    """JSON in and out. Safe to use from several threads; every call blocks, with a time-out."""
+
+    def __init__(self) -> None:
+        configuration = kubernetes_client.Configuration.get_default_copy()
+        configuration.connection_pool_maxsize = 16
+        self._api = kubernetes_client.ApiClient(configuration)
+        self._api.user_agent = FIELD_MANAGER
+        self._served: dict[str, tuple[float, frozenset[str]]] = {}
+
+    def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
+        """The object, or None where there is none."""
+        try:
+            return self._call("GET", kind.path(namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(
+        self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", cached: bool = False
+    ) -> list[Json]:
+        """All objects, page by page; of every namespace where none is given.
+
+        ``cached`` takes what the API server has in memory, which may be a moment old but costs it little.
+        """
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        query |= {"resourceVersion": "0"} if cached else {"limit": str(PAGE)}
+        found: list[Json] = []
+        while True:
+            page = self._call("GET", kind.path(namespace), query)
+            # Items of a list come without their kind.
+            found += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page.get("items") or []]
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return found
+            query["continue"] = token
+
+    def apply(self, kind: Kind, manifest: Json, *, force: bool, manager: str = FIELD_MANAGER) -> Json:
+        """Server-side apply. Without ``force`` another manager's field is a conflict."""
+        metadata = manifest["metadata"]
+        query = {"fieldManager": manager, "force": "true" if force else "false"}
+        path = kind.path(metadata.get("namespace"), metadata["name"])
+        return self._call("PATCH", path, query, manifest, "application/apply-patch+yaml")
+
+    def merge(self, kind: Kind, namespace: str, name: str, patch: Json, *, subresource: str | None = None) -> Json:
+        """A JSON merge patch: maps are merged, lists and values replaced, null removes."""
+        query = {"fieldManager": FIELD_MANAGER}
+        path = kind.path(namespace, name, subresource)
+        return self._call("PATCH", path, query, patch, "application/merge-patch+json")
+
+    def create(self, kind: Kind, manifest: Json) -> Json:
+        """Raises ApiError 409 where the name is taken."""
+        path = kind.path(manifest["metadata"].get("namespace"))
+        return self._call("POST", path, {"fieldManager": FIELD_MANAGER}, manifest, "application/json")
+
+    def replace(self, kind: Kind, manifest: Json) -> Json:
+        """Raises ApiError 409 where the object has changed since it was read."""
+        metadata = manifest["metadata"]
+        path = kind.path(metadata.get("namespace"), metadata["name"])
+        return self._call("PUT", path, {"fieldManager": FIELD_MANAGER}, manifest, "application/json")
+
+    def delete(self, kind: Kind, manifest: Json) -> None:
+        """Deletes exactly this object; one of the same name that was made since then stays. Gone already is fine."""
+        metadata = manifest["metadata"]
+        body = {"preconditions": {"uid": metadata["uid"]}, "propagationPolicy": "Background"}
+        try:
+            self._call("DELETE", kind.path(metadata.get("namespace"), metadata["name"]), {}, body, "application/json")
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the cluster knows this kind in this version."""
+        now = time.monotonic()
+        known = self._served.get(kind.root)
+        if known is None or now - known[0] > DISCOVERY_SECONDS:
+            try:
+                answer = self._call("GET", kind.root)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                answer = {}
+            known = (now, frozenset(r["name"] for r in answer.get("resources") or []))
+            self._served[kind.root] = known
+        return kind.plural in known[1]
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str | None = None,
+    ) -> Json:
+        headers = {"Accept": "application/json"}
+        if content_type:
+            headers["Content-Type"] = content_type
+        wanted = urlencode({k: v for k, v in (query or {}).items() if v})
+        method, url, headers, _, _ = self._api.param_serialize(
+            method, f"{path}?{wanted}" if wanted else path, header_params=headers, auth_settings=["BearerToken"]
+        )
+        text = None if body is None else json.dumps(body) if content_type == "application/apply-patch+yaml" else body
+        try:
+            response = self._api.call_api(method, url, headers, text, _request_timeout=TIMEOUT_SECONDS)
+            data = response.read()  # type: ignore[no-untyped-call]
+        except (urllib3.exceptions.HTTPError, kubernetes_client.ApiException, OSError) as error:
+            raise ApiError(0, "NoAnswer", f"the API server did not answer: {error}") from error
+        try:
+            answer: Json = json.loads(data) if data else {}
+        except ValueError:
+            answer = {"message": data.decode(errors="replace")[:500]}
+        if not 200 <= response.status <= 299:
+            message = str(answer.get("message") or f"HTTP {response.status}")
+            raise ApiError(response.status, str(answer.get("reason") or "Unknown"), message)
+        return answer

@@ -1,0 +1,86 @@
+"""Events for people: each once, counted when it comes again, never a flood."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from vlm_api.names import API_VERSION, FIELD_MANAGER, KIND
+
+from vlm_operator.kube.client import ApiError, Client
+from vlm_operator.kube.kinds import EVENT
+
+log = logging.getLogger(__name__)
+
+# The same event is not told again within this time.
+QUIET_SECONDS: Final = 600.0
+# How many events are remembered; the oldest is forgotten first.
+MEMORY: Final = 2048
+NOTE_LENGTH: Final = 1024
+
+
+class Recorder:
+    """Writes events.k8s.io/v1 Events about VLMServices. An event that cannot be written is logged and forgotten."""
+
+    def __init__(self, client: Client, instance: str) -> None:
+        self._client = client
+        self._instance = instance[:128]
+        self._told: OrderedDict[str, float] = OrderedDict()
+
+    def tell(self, service: dict[str, Any], kind: str, reason: str, note: str, action: str = "Reconcile") -> None:
+        """One event. ``kind`` is Normal or Warning, ``reason`` a CamelCase word, ``note`` a sentence."""
+        metadata = service["metadata"]
+        key = hashlib.sha256(f"{metadata['uid']}/{reason}/{note}".encode()).hexdigest()[:16]
+        now = time.monotonic()
+        last = self._told.get(key)
+        if last is not None and now - last < QUIET_SECONDS:
+            return
+        self._told[key] = now
+        self._told.move_to_end(key)
+        while len(self._told) > MEMORY:
+            self._told.popitem(last=False)
+        name = f"{metadata['name']}.{key}"
+        stamp = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        try:
+            try:
+                self._client.create(EVENT, self._event(service, name, stamp, kind, reason, note, action))
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                self._count(metadata["namespace"], name, stamp)
+        except ApiError as error:
+            log.warning("event %s not written: %s", reason, error.message)
+
+    def _event(
+        self, service: dict[str, Any], name: str, stamp: str, kind: str, reason: str, note: str, action: str
+    ) -> dict[str, Any]:
+        metadata = service["metadata"]
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {"name": name, "namespace": metadata["namespace"]},
+            "eventTime": stamp,
+            "reportingController": f"vlmserve.dev/{FIELD_MANAGER}",
+            "reportingInstance": self._instance,
+            "action": action,
+            "reason": reason,
+            "regarding": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+                "resourceVersion": metadata.get("resourceVersion"),
+            },
+            "note": note if len(note) <= NOTE_LENGTH else note[: NOTE_LENGTH - 1] + "…",
+            "type": kind,
+        }
+
+    def _count(self, namespace: str, name: str, stamp: str) -> None:
+        found = self._client.get(EVENT, namespace, name)
+        count = int(((found or {}).get("series") or {}).get("count") or 1) + 1
+        self._client.merge(EVENT, namespace, name, {"series": {"count": count, "lastObservedTime": stamp}})
