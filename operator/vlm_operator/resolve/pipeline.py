@@ -14,7 +14,7 @@ Rule = Callable[[Context, Declared], Iterable[Setting | Finding]]
 USER: tuple[Rule, ...] = (user.written, user.possible, workload.media_domains)
 TUNED: tuple[Rule, ...] = (
     user.no_to_cuda_ipc,
-    cpu.small_pools,
+    cpu.on_the_cpu,
     workload.running_limit,
     workload.embedding_cache,
     workload.declared_limits,

@@ -1,22 +1,20 @@
-"""Serving on the CPU, for trying things out: small pools, since the engine would size them for a server."""
+"""Serving on the CPU, for trying things out without a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from vlm_api.plan import Setting, Source
-
 from vlm_operator import memory
 from vlm_operator.resolve.budget import budget
 from vlm_operator.resolve.context import Context, Declared, applied
 
 LEAST_TOKENS = 8192
-FRACTION = 0.2
 DEFAULT_REQUESTS = 4
 
 
-def small_pools(context: Context, declared: Declared) -> Iterator[Setting]:
-    """A KV cache for the declared traffic, and a small share of the host's memory."""
+def on_the_cpu(context: Context, declared: Declared) -> Iterator[Setting]:
+    """What the engine needs to serve on a CPU at all, and not to take the whole host."""
     if context.cuda:
         return
     total = budget(context, declared)
@@ -26,10 +24,25 @@ def small_pools(context: Context, declared: Declared) -> Iterator[Setting]:
         "max_total_tokens",
         tokens,
         Source.HARDWARE,
-        "cpu.tokens",
-        f"{requests} requests of {total.request_tokens} tokens, and at least {LEAST_TOKENS}: "
-        "on a CPU the engine would size the KV cache by the host's memory",
+        "cpu.kv_cache",
+        f"{requests} requests of {total.request_tokens:,} tokens, at least {LEAST_TOKENS:,}; "
+        "unset, the engine would size the KV cache by the whole host's memory, whatever the pod's limit is",
+        "seen on SGLang 0.5.23: more than 8 GB for a model of 1 MB",
     )
     yield applied(
-        "mem_fraction_static", FRACTION, Source.HARDWARE, "cpu.memory", "the host's memory belongs to others as well"
+        "TORCHDYNAMO_DISABLE",
+        1,
+        Source.HARDWARE,
+        "cpu.no_compiler",
+        "torch would compile kernels at the first batch, and the engine's image need not have a C++ compiler",
     )
+    parallel = context.spec.parallelism
+    ranks = parallel.tensor * parallel.pipeline * parallel.data
+    if ranks > 1 and context.engine.has_variable("SGLANG_CPU_OMP_THREADS_BIND"):
+        yield applied(
+            "SGLANG_CPU_OMP_THREADS_BIND",
+            "|".join(str(rank) for rank in range(ranks)),
+            Source.HARDWARE,
+            "cpu.threads",
+            f"one core for each of {ranks} ranks; unset, the engine wants a NUMA node for each",
+        )

@@ -34,7 +34,9 @@ def attention_backend(context: Context, declared: Declared) -> Iterator[Setting]
 def fill_expected(context: Context, declared: Declared) -> None:
     """Writes what the engine will choose beside each setting that is left to it."""
     gpu = context.gpu
-    if not context.cuda or gpu is None or gpu.compute_capability is None or context.engine.version is None:
+    if not context.cuda:
+        return
+    if gpu is None or gpu.compute_capability is None or context.engine.version is None:
         return
     choices = _choices(context, declared)
     for setting in list(declared):
