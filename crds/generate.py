@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import yaml
+
 from vlm_api.crd import custom_resource_definition
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def _given(value: Any, path: str) -> str:
     """``is "20GB", but `` where the value can be shown."""
     if path.startswith(SENSITIVE) or isinstance(value, (dict, list)):
         return ""
-    shown = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    shown = json.dumps(value, ensure_ascii=False, default=str)
     return f"is {shown}, but " if len(shown) <= MAX_SHOWN else ""
 
 

@@ -1,0 +1,70 @@
+"""A real API server with our CRD in it, once for all tests of this folder. No nodes and no controllers run.
+
+* ``api_server``: ``.url`` and ``.kubeconfig`` (an administrator).
+* ``kubectl``: ``kubectl("get", "vlms", "-o", "json")`` returns what kubectl prints, and fails the test when it fails;
+  ``kubectl.attempt(...)`` returns exit code, standard output and standard error.
+* ``namespace``: the name of a fresh namespace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minicluster.local import ApiServer, apiserver
+from minicluster.paths import tool
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CRD = REPOSITORY / "crds/vlmservices.vlmserve.dev.yaml"
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl, bound to one server."""
+
+    kubeconfig: Path
+
+    def attempt(
+        self, *arguments: str, stdin: str | Mapping[str, Any] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs kubectl; ``stdin`` may be a manifest."""
+        text = json.dumps(stdin) if isinstance(stdin, Mapping) else stdin
+        command = [str(tool("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+
+    def __call__(self, *arguments: str, stdin: str | Mapping[str, Any] | None = None) -> str:
+        """Standard output of a kubectl that must succeed."""
+        done = self.attempt(*arguments, stdin=stdin)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with apiserver(tmp_path_factory.mktemp("apiserver")) as server:
+        kubectl = Kubectl(server.kubeconfig)
+        kubectl("create", "-f", str(CRD))
+        kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/vlmservices.vlmserve.dev")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kubectl(api_server: ApiServer) -> Kubectl:
+    return Kubectl(api_server.kubeconfig)
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl) -> str:
+    name = f"test-{next(_numbers)}"
+    kubectl("create", "namespace", name)
+    return name

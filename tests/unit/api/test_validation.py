@@ -1,0 +1,81 @@
+"""The types refuse what the API server refuses, and say it in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from crd_cases import RIGHT, WRONG, Right, Wrong, service
+from pydantic import ValidationError
+
+from vlm_api.problems import problems
+from vlm_api.status import VLMService
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=lambda c: c.sentence)
+def test_accepts(case: Right) -> None:
+    assert VLMService.model_validate(service(case)).name == case.name
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda c: c.sentence)
+def test_refuses(case: Wrong) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        VLMService.model_validate(service(case))
+    found = problems(refusal.value, VLMService)
+    assert [p.path for p in found] == [case.path]
+    assert case.says in found[0].message
+    assert "Input should" not in found[0].message
+    assert "\n" not in str(found[0])
+
+
+def test_says_every_problem_at_once() -> None:
+    with pytest.raises(ValidationError) as refusal:
+        VLMService.model_validate({"metadata": {"name": "vlm"}, "spec": {"replicas": "2", "suspend": "no"}})
+    assert [str(p) for p in problems(refusal.value, VLMService)] == [
+        "spec.model: is required: give it a value",
+        'spec.replicas: is "2", but must be a whole number, without quotes',
+        'spec.suspend: is "no", but must be true or false, without quotes',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"workload": {"concurency": 8}}, "spec.workload.concurency: unknown field, did you mean concurrency?"),
+        (
+            {"workload": {"images": {"reuse": "singleuse"}}},
+            'spec.workload.images.reuse: is "singleuse", but must be one of SingleUse, Repeated, Unknown, '
+            "did you mean SingleUse?",
+        ),
+        (
+            {"engine": {"tuning": False}},
+            "spec.engine.tuning: is false, but must be one of Auto, Off: YAML reads Off without quotes as false, "
+            'write "Off"',
+        ),
+        (
+            {"hardware": {"computeCapability": 9.0}},
+            "spec.hardware.computeCapability: is 9.0, but must be text: put it in quotes",
+        ),
+        ({"replicas": 2000}, "spec.replicas: is 2000, but must be at most 1000"),
+    ],
+)
+def test_says_the_value_and_the_next_step(spec: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        VLMService.model_validate(service(Right("", spec)))
+    assert [str(p) for p in problems(refusal.value, VLMService)] == [sentence]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"engine": {"env": [{"name": "TOKEN=hunter2"}]}},
+        {"engine": {"env": [{"name": "TOKEN", "value": ["hunter2"]}]}},
+        {"engine": {"args": "--api-key=hunter2"}},
+        {"engine": {"settings": "api_key=hunter2"}},
+        {"template": "hunter2"},
+    ],
+)
+def test_never_repeats_what_may_be_a_secret(spec: dict[str, object]) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        VLMService.model_validate(service(Right("", spec)))
+    found = problems(refusal.value, VLMService)
+    assert found
+    assert "hunter2" not in " ".join(map(str, found))
