@@ -41,7 +41,7 @@ def install(cluster: Cluster, image: str, build: str = "") -> bool:
         *arguments,
         what="installing the chart",
     )
-    return operator_template(cluster) != before
+    return bool(operator_template(cluster) != before)
 
 
 def operator_template(cluster: Cluster) -> Any:

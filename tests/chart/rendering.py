@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from minicluster.paths import tool
 
 REPOSITORY = Path(__file__).resolve().parents[2]
