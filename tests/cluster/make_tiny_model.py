@@ -27,19 +27,19 @@ SPECIAL = [PAD, "<|im_start|>", END, VISION_START, VISION_END, "<|vision_pad|>",
 
 # Qwen's chat format, cut down to text and images.
 CHAT_TEMPLATE = (
-    "{%- for message in messages -%}"
+    "{% for message in messages %}"
     "<|im_start|>{{ message.role }}\n"
-    "{%- if message.content is string -%}{{ message.content }}"
-    "{%- else -%}"
-    "{%- for part in message.content -%}"
-    "{%- if part.type in ['image', 'image_url'] or 'image' in part or 'image_url' in part -%}"
+    "{% if message.content is string %}{{ message.content }}"
+    "{% else %}"
+    "{% for part in message.content %}"
+    "{% if part.type in ['image', 'image_url'] or 'image' in part or 'image_url' in part %}"
     f"{VISION_START}{IMAGE}{VISION_END}"
-    "{%- elif 'text' in part -%}{{ part.text }}{%- endif -%}"
-    "{%- endfor -%}"
-    "{%- endif -%}"
+    "{% elif 'text' in part %}{{ part.text }}{% endif %}"
+    "{% endfor %}"
+    "{% endif %}"
     "<|im_end|>{{ '\n' }}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}<|im_start|>assistant{{ '\n' }}{%- endif -%}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant{{ '\n' }}{% endif %}"
 )
 
 
@@ -131,6 +131,8 @@ def main(folder: Path) -> None:
     Qwen3VLForConditionalGeneration(make_config(token)).to(torch.bfloat16).save_pretrained(folder)
     for name, content in processor_files(token).items():
         (folder / name).write_text(json.dumps(content, indent=1) + "\n")
+    for file in folder.iterdir():  # safetensors writes files that nobody else may read; pods run as another user
+        file.chmod(0o644)
 
 
 if __name__ == "__main__":
