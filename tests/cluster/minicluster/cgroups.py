@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from .errors import ClusterError
 
 ROOT = Path("/sys/fs/cgroup")
 NAME = "vlm-cluster"
+CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")  # as cgroup v2 calls them
 CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 
 
@@ -39,29 +41,30 @@ def create() -> None:
 
 
 def enable_controllers() -> None:
-    """Hands every controller down from the root group.
+    """Hands the controllers that the kubelet and runc use down from the root group.
 
     In a container the root group is not the machine's, and refuses this while it holds processes of its own: then
     they move into a group beside ours first.
     """
-    controllers = (ROOT / "cgroup.controllers").read_text().split()
-    wanted = " ".join(f"+{controller}" for controller in controllers)
-    try:
-        (ROOT / "cgroup.subtree_control").write_text(wanted)
-        return
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise ClusterError(
-                f"cannot enable cgroup controllers: {error}", hint="run in a privileged container"
-            ) from error
+    available = (ROOT / "cgroup.controllers").read_text().split()
+    for controller in [name for name in CONTROLLERS if name in available]:
+        try:
+            (ROOT / "cgroup.subtree_control").write_text(f"+{controller}")
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                hint = "in a container, run it privileged"
+                raise ClusterError(f"cannot enable the cgroup controller {controller}: {error}", hint=hint) from error
+            empty_root_group()
+            (ROOT / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def empty_root_group() -> None:
     beside = ROOT / "init"
     beside.mkdir(exist_ok=True)
     for pid in (ROOT / "cgroup.procs").read_text().split():
-        try:
+        # Some end meanwhile, and kernel threads stay.
+        with contextlib.suppress(OSError):
             (beside / "cgroup.procs").write_text(pid)
-        except OSError:  # ended meanwhile, or a kernel thread, which stays
-            continue
-    (ROOT / "cgroup.subtree_control").write_text(wanted)
 
 
 def processes() -> set[int]:
