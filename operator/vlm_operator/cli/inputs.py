@@ -1,0 +1,181 @@
+"""What the user gives: VLMServices and nodes from files, checked, with one plain sentence for each thing that is wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from vlm_api.names import API_VERSION, GROUP, KIND
+from vlm_api.problems import nearest, problems
+from vlm_api.status import VLMService
+from vlm_operator.cli.documents import Document, read_documents
+from vlm_operator.errors import InvalidInput
+
+# metav1.ObjectMeta, so that a misspelt label map is not taken for none.
+METADATA_FIELDS: Final = (
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+
+
+class InvalidInputs(Exception):
+    """One or more lines, each for one thing that is wrong."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
+
+
+@dataclass(frozen=True)
+class ClusterObjects:
+    """Nodes and ResourceSlices as the API server shows them."""
+
+    nodes: tuple[Document, ...]
+    slices: tuple[Document, ...]
+
+
+def read_services(files: Iterable[str], namespace: str | None) -> list[VLMService]:
+    """The VLMServices in the files. Other objects are left aside, which is said on standard error.
+
+    ``namespace`` is where those go that do not say; one that says another is refused, as kubectl does.
+    Raises InvalidInputs with all that is wrong.
+    """
+    documents = [document for file in files for document in _documents(file)]
+    mine = [document for document in documents if _is_meant(document)]
+    if not mine:
+        found = ", ".join(sorted({_kind(d) for d in documents})) or "an empty list"
+        raise InvalidInputs([f"kind: there is no {KIND} here, only {found}: give a file with kind: {KIND}"])
+    services, lines = [], []
+    for document in mine:
+        prefix = f"{_name(document)}: " if len(mine) > 1 else ""
+        try:
+            services.append(_service(document, namespace))
+        except InvalidInputs as error:
+            lines += [f"{prefix}{line}" for line in error.lines]
+    if lines:
+        raise InvalidInputs(lines)
+    _refuse_twice([f"{s.namespace}/{s.name}" for s in services], KIND)
+    for document in documents:
+        if document not in mine:
+            print(f"note: {_kind(document)} {_name(document)} is left aside: only {KIND}s are planned", file=sys.stderr)
+    return services
+
+
+def read_nodes(file: str) -> ClusterObjects:
+    """Nodes and ResourceSlices, as ``kubectl get nodes,resourceslices -o yaml`` prints them; others are left aside."""
+    documents = _documents(file)
+    nodes = tuple(d for d in documents if d.get("kind") == "Node")
+    slices = tuple(d for d in documents if d.get("kind") == "ResourceSlice")
+    others = sorted({_kind(d) for d in documents if d.get("kind") not in ("Node", "ResourceSlice")})
+    if others and not nodes and not slices:
+        raise InvalidInputs(
+            [f"{file}: there is no Node in it, only {', '.join(others)}: use what `kubectl get nodes -o yaml` prints"]
+        )
+    nameless = [number for number, node in enumerate(nodes) if _name(node) == UNNAMED]
+    if nameless:
+        raise InvalidInputs([f"{file}: node {number + 1} has no metadata.name: give it one" for number in nameless])
+    _refuse_twice([_name(node) for node in nodes], "Node")
+    return ClusterObjects(nodes, slices)
+
+
+def _documents(file: str) -> list[Document]:
+    try:
+        return read_documents(file)
+    except InvalidInput as error:
+        raise InvalidInputs([str(error)]) from error
+
+
+def _is_meant(document: Document) -> bool:
+    """A VLMService, or what was meant to be one: then it is checked and refused in words, not left aside."""
+    kind, group = document.get("kind"), str(document.get("apiVersion")).partition("/")[0]
+    return not isinstance(kind, str) or group == GROUP or nearest(kind, [KIND], likeness=0.8) is not None
+
+
+def _service(document: Document, namespace: str | None) -> VLMService:
+    lines = [*_wrong_type(document), *_wrong_metadata(document, namespace)]
+    if not lines and namespace is not None:
+        document = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+    try:
+        # The server fills status and the rest of the metadata; a plan needs neither.
+        service = VLMService.model_validate({k: v for k, v in document.items() if k != "status"})
+    except ValidationError as error:
+        known = {line.partition(":")[0] for line in lines}
+        lines += [str(p) for p in problems(error, VLMService) if p.path not in known]
+    if lines:
+        raise InvalidInputs(lines)
+    return service
+
+
+def _wrong_type(document: Document) -> list[str]:
+    lines = []
+    for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = document.get(field)
+        if given is None:
+            lines.append(f"{field}: is required: write {field}: {wanted}")
+        elif given != wanted:
+            lines.append(f'{field}: is "{given}", but must be {wanted}')
+    return lines
+
+
+def _wrong_metadata(document: Document, namespace: str | None) -> list[str]:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return [] if metadata is None else ["metadata: must be a map of fields to values"]
+    lines = []
+    for field in metadata:
+        if field not in METADATA_FIELDS:
+            near = nearest(field, METADATA_FIELDS)
+            lines.append(f"metadata.{field}: unknown field{f', did you mean {near}?' if near else ': remove it'}")
+    for field in ("labels", "annotations"):
+        entries = metadata.get(field) or {}
+        if not isinstance(entries, dict):
+            lines.append(f"metadata.{field}: must be a map of names to values")
+            continue
+        lines += [
+            f"metadata.{field}.{key}: must be text: put it in quotes"
+            for key, value in entries.items()
+            if not isinstance(value, str)
+        ]
+    own = metadata.get("namespace")
+    if own is not None and not isinstance(own, str):
+        lines.append("metadata.namespace: must be text: put it in quotes")
+    elif own and namespace and own != namespace:
+        lines.append(f'metadata.namespace: is "{own}", but the command says {namespace}: use --namespace={own}')
+    return lines
+
+
+UNNAMED: Final = "without a name"
+
+
+def _name(document: Document) -> str:
+    metadata: Any = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) and name else UNNAMED
+
+
+def _kind(document: Document) -> str:
+    kind = document.get("kind")
+    return kind if isinstance(kind, str) and kind else "an object without a kind"
+
+
+def _refuse_twice(names: Sequence[str], kind: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputs([f"metadata.name: {kind} {name} is there twice: keep one of them" for name in twice])
