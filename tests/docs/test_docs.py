@@ -1,0 +1,71 @@
+"""The documentation keeps up with the code: every reason is explained, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import yaml
+
+from vlm_api.reasons import FAILURES
+from vlm_api.status import VLMService
+from vlm_operator.controller.reasons import SENTENCES
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md"), *(REPOSITORY / "examples").glob("*.md")])
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def reasons_of_findings() -> Iterator[str]:
+    """Every CamelCase literal that the operator gives to `Finding(reason=...)`, from the source."""
+    for path in (REPOSITORY / "operator" / "vlm_operator").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                for keyword in node.keywords:
+                    if keyword.arg == "reason" and isinstance(keyword.value, ast.Constant):
+                        yield str(keyword.value.value)
+
+
+def test_troubleshooting_explains_every_reason_that_a_user_can_meet() -> None:
+    page = (REPOSITORY / "docs" / "troubleshooting.md").read_text()
+    explained = set(re.findall(r"`([A-Za-z]+)`", page))
+    found = set(reasons_of_findings())
+    assert len(found) > 5
+    assert {*SENTENCES, *FAILURES, *found} - explained == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(REPOSITORY)) for page in PAGES])
+def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = unquote(target).partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), f"{target} in {page.name}"
+        assert not anchor or anchor in anchors(linked), f"{target} in {page.name}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as code forges make anchors of them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def manifests() -> Iterator[Any]:
+    for page in PAGES:
+        for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
+            if "kind: VLMService" in block:
+                yield pytest.param(block, id=f"{page.name}-{number}")
+    for path in sorted((REPOSITORY / "examples").glob("qwen*.yaml")):
+        yield pytest.param(path.read_text(), id=path.name)
+
+
+@pytest.mark.parametrize("text", list(manifests()))
+def test_every_service_that_is_shown_is_valid(text: str) -> None:
+    VLMService.model_validate(yaml.safe_load(text))
