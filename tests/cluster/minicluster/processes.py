@@ -41,7 +41,7 @@ class Daemons:
         return self.folder / "log" / f"{name}.log"
 
     def start(self, name: str, argv: Sequence[Argument]) -> None:
-        """Starts a program in a session of its own, so that it survives the terminal and `make`."""
+        """Starts a program detached from the terminal, so that it outlives that and `make`."""
         pid_file = self.folder / "pid" / name
         for parent in (pid_file.parent, self.log(name).parent):
             parent.mkdir(parents=True, exist_ok=True)
