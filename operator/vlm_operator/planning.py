@@ -28,7 +28,6 @@ from vlm_api.plan import (
 )
 from vlm_api.spec import Device, VLMServiceSpec
 from vlm_api.status import VLMService
-
 from vlm_operator import memory, render
 from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
-from vlm_api.plan import Sharing
 
+from vlm_api.plan import Sharing
 from vlm_operator.facts.types import GpuFacts
 from vlm_operator.memory import ImageProcessing
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlm_api.plan import Finding, Severity
-
 from vlm_operator import memory
 from vlm_operator.resolve.context import Context, Declared
 

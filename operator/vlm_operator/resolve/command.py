@@ -9,7 +9,6 @@ from typing import Any
 from vlm_api.names import ENGINE_PORT, MODEL_MOUNT
 from vlm_api.plan import Setting
 from vlm_api.spec import ModelSpec
-
 from vlm_operator.resolve.context import Context, is_variable
 
 # What the engine needs to hear every time, since its own defaults are wrong in a pod: it listens on the loopback

@@ -10,7 +10,6 @@ from typing import Any
 from vlm_api.plan import Setting, Source
 from vlm_api.spec import Device, Reuse, Tuning, VLMServiceSpec
 from vlm_api.status import VLMService
-
 from vlm_operator.engines.types import EngineVersion, UserChoices
 from vlm_operator.facts.types import GpuFacts, ModelFacts
 from vlm_operator.memory import Image

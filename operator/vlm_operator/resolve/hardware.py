@@ -8,7 +8,6 @@ from typing import Any
 
 from vlm_api.plan import Finding, PassedOver, Severity, Sharing
 from vlm_api.spec import VLMServiceSpec
-
 from vlm_operator.facts.types import ComputeCapability, GpuFacts, NodeFacts
 from vlm_operator.resolve.placement import refusal
 

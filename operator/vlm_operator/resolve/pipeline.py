@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from vlm_api.plan import Finding, Setting
-
 from vlm_operator.resolve.context import Context, Declared, left
 from vlm_operator.resolve.rules import cpu, engine, hardware, profile, user, workload
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from vlm_api.plan import Setting
-
 from vlm_operator import memory
 from vlm_operator.resolve.conditions import GRAPH_SETTINGS, IMAGE_CACHES
 from vlm_operator.resolve.context import Context, Declared, left

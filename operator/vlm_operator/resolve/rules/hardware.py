@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlm_api.plan import Setting, Sharing, Source
-
 from vlm_operator.resolve.context import Context, Declared, applied
 from vlm_operator.resolve.rules.engine import HOPPER, LARGE_MIB, OVERRIDDEN
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlm_api.plan import Finding, Setting, Source
-
 from vlm_operator.profiles import Profile, ProfileSetting
 from vlm_operator.resolve.conditions import unmet
 from vlm_operator.resolve.context import Context, Declared, applied, left

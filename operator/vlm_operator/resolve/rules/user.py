@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlm_api.plan import Finding, Setting, Severity, Source
-
 from vlm_operator.errors import InvalidInput
 from vlm_operator.resolve.conditions import declines_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared, applied

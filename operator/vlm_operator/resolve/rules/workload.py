@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlm_api.plan import Finding, Setting, Severity, Source
-
 from vlm_operator import memory
 from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, budget
 from vlm_operator.resolve.context import Context, Declared, applied, left
