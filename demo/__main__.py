@@ -23,8 +23,8 @@ def main() -> int:
     parser.add_argument("--image", help="the operator's image in that cluster's registry")
     arguments = parser.parse_args()
     screen = Screen()
-    start_log()
     try:
+        start_log()
         if arguments.kubeconfig:
             in_your_cluster(screen, arguments.kubeconfig.expanduser().resolve(), arguments.image)
         else:

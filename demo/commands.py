@@ -21,8 +21,13 @@ _log_lock = threading.Lock()
 
 
 def start_log() -> None:
-    LOG.parent.mkdir(parents=True, exist_ok=True)
-    LOG.write_text("")
+    try:
+        LOG.parent.mkdir(parents=True, exist_ok=True)
+        LOG.write_text("")
+    except OSError as error:
+        raise DemoError(
+            f"{LOG} cannot be written: {error.strerror}", hint="run this as the owner of the checkout"
+        ) from error
 
 
 def write_log(text: str) -> None:

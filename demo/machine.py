@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,9 @@ OTHER_WAY = "or show it in a cluster that you have: make demo KUBECONFIG=PATH IM
 
 def check_prerequisites() -> None:
     """Everything that is missing at once, before anything is downloaded. Installs Debian packages when run by root."""
-    done = subprocess.run(
-        [str(part) for part in (*SCRIPT, "check", "--install")], capture_output=True, text=True, check=False
-    )
+    install = ["--install"] if os.geteuid() == 0 else []
+    command = [str(part) for part in (*SCRIPT, "check", *install)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     write_log(done.stdout + done.stderr)
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().removeprefix("error:").strip()

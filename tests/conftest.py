@@ -14,6 +14,7 @@ TESTS = Path(__file__).parent
 BUDGET_SECONDS = {
     "unit": 90,
     "docs": 10,
+    "demo": 10,
     "chart": 60,
     "monitoring": 60,
     "apiserver": 120,
