@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -101,10 +101,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as kubectl reads it: no dates, no numbers to the base of 60, 2.0 is 2, and no key twice."""
 
-    yaml_implicit_resolvers = {
-        first: [
-            (tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] not in ("int", "float", "timestamp")
-        ]
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+        first: [(tag, form) for tag, form in resolvers if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 

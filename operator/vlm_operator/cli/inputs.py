@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -45,17 +45,20 @@ class InvalidInputs(Exception):
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """Nodes and ResourceSlices as the API server shows them."""
+    """What plans are made from: Nodes and ResourceSlices as the API server shows them."""
 
     nodes: tuple[Document, ...]
     slices: tuple[Document, ...]
+    in_use: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Extended resource -> node -> devices that pods have asked for."""
+    has_leader_worker_sets: bool = True
 
 
-def read_services(files: Iterable[str], namespace: str | None) -> list[VLMService]:
+def read_services(files: Iterable[str], namespace: str | None, *, default: str = "default") -> list[VLMService]:
     """The VLMServices in the files. Other objects are left aside, which is said on standard error.
 
-    ``namespace`` is where those go that do not say; one that says another is refused, as kubectl does.
-    Raises InvalidInputs with all that is wrong.
+    ``namespace`` is what the command line says; a manifest that says another is refused, as kubectl does it. Without
+    either, ``default`` counts. Raises InvalidInputs with all that is wrong.
     """
     documents = [document for file in files for document in _documents(file)]
     mine = [document for document in documents if _is_meant(document)]
@@ -66,7 +69,7 @@ def read_services(files: Iterable[str], namespace: str | None) -> list[VLMServic
     for document in mine:
         prefix = f"{_name(document)}: " if len(mine) > 1 else ""
         try:
-            services.append(_service(document, namespace))
+            services.append(_service(document, namespace, default))
         except InvalidInputs as error:
             lines += [f"{prefix}{line}" for line in error.lines]
     if lines:
@@ -108,10 +111,13 @@ def _is_meant(document: Document) -> bool:
     return not isinstance(kind, str) or group == GROUP or nearest(kind, [KIND], likeness=0.8) is not None
 
 
-def _service(document: Document, namespace: str | None) -> VLMService:
+def _service(document: Document, namespace: str | None, default: str) -> VLMService:
     lines = [*_wrong_type(document), *_wrong_metadata(document, namespace)]
-    if not lines and namespace is not None:
-        document = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+    if isinstance(metadata := document.get("metadata"), dict):
+        document = {
+            **document,
+            "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace or default},
+        }
     try:
         # The server fills status and the rest of the metadata; a plan needs neither.
         service = VLMService.model_validate({k: v for k, v in document.items() if k != "status"})
@@ -125,12 +131,12 @@ def _service(document: Document, namespace: str | None) -> VLMService:
 
 def _wrong_type(document: Document) -> list[str]:
     lines = []
-    for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
-        given = document.get(field)
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = document.get(key)
         if given is None:
-            lines.append(f"{field}: is required: write {field}: {wanted}")
+            lines.append(f"{key}: is required: write {key}: {wanted}")
         elif given != wanted:
-            lines.append(f'{field}: is "{given}", but must be {wanted}')
+            lines.append(f'{key}: is "{given}", but must be {wanted}')
     return lines
 
 
@@ -139,17 +145,16 @@ def _wrong_metadata(document: Document, namespace: str | None) -> list[str]:
     if not isinstance(metadata, dict):
         return [] if metadata is None else ["metadata: must be a map of fields to values"]
     lines = []
-    for field in metadata:
-        if field not in METADATA_FIELDS:
-            near = nearest(field, METADATA_FIELDS)
-            lines.append(f"metadata.{field}: unknown field{f', did you mean {near}?' if near else ': remove it'}")
-    for field in ("labels", "annotations"):
-        entries = metadata.get(field) or {}
+    for unknown in [key for key in metadata if key not in METADATA_FIELDS]:
+        near = nearest(unknown, METADATA_FIELDS)
+        lines.append(f"metadata.{unknown}: unknown field{f', did you mean {near}?' if near else ': remove it'}")
+    for part in ("labels", "annotations"):
+        entries = metadata.get(part) or {}
         if not isinstance(entries, dict):
-            lines.append(f"metadata.{field}: must be a map of names to values")
+            lines.append(f"metadata.{part}: must be a map of names to values")
             continue
         lines += [
-            f"metadata.{field}.{key}: must be text: put it in quotes"
+            f"metadata.{part}.{key}: must be text: put it in quotes"
             for key, value in entries.items()
             if not isinstance(value, str)
         ]

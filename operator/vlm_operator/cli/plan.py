@@ -1,0 +1,103 @@
+"""``kubectl vlm plan``: from files, or files and the cluster, to plans on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib.metadata import version
+from typing import Any
+
+import yaml
+
+from vlm_api.plan import ServingPlan
+from vlm_api.status import VLMService
+from vlm_operator.cli.inputs import ClusterObjects, InvalidInputs, read_nodes, read_services
+from vlm_operator.errors import InvalidInput
+from vlm_operator.facts.nodes import node_facts
+from vlm_operator.planning import Cluster, plan_with_manifests
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Plans every VLMService in the files. Exit code 1 when one of them cannot be run."""
+    if options.nodes is not None:
+        services = read_services(options.filename, options.namespace)
+        objects = read_nodes(options.nodes)
+    else:
+        from vlm_operator.cli.cluster import connect
+
+        connection = connect(options)
+        services = read_services(options.filename, options.namespace, default=connection.namespace)
+        objects = connection.objects()
+    image = options.runtime_image or f"vlm-operator:{version('vlm-operator')}"
+    plans = _plans(services, objects, image)
+    _print(options.output, services, plans)
+    return 1 if any(p.errors for p in plans) else 0
+
+
+def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
+    """What the service's plan may know of these nodes."""
+    resource = service.spec.hardware.resource_name
+    return Cluster(
+        nodes=tuple(node_facts(node, objects.slices, resource) for node in objects.nodes),
+        in_use=objects.in_use.get(resource, {}),
+        has_leader_worker_sets=objects.has_leader_worker_sets,
+    )
+
+
+def _plans(services: list[VLMService], objects: ClusterObjects, runtime_image: str) -> list[ServingPlan]:
+    """The plans, in the services' order. Raises InvalidInputs with what is wrong in any of them."""
+    plans, lines = [], []
+    for service in services:
+        try:
+            plans.append(plan_with_manifests(service, cluster_of(service, objects), runtime_image=runtime_image))
+        except InvalidInput as error:
+            lines.append(f"{service.name}: {error}" if len(services) > 1 else str(error))
+    if lines:
+        raise InvalidInputs(lines)
+    return plans
+
+
+def _print(output: str, services: list[VLMService], plans: list[ServingPlan]) -> None:
+    if output == "json":
+        print(json.dumps(_one_or_list(plans), indent=2))
+    elif output == "yaml":
+        print(_yaml([p.to_api() for p in plans]), end="")
+    elif output == "manifests":
+        print(_yaml([manifest for p in plans for manifest in p.manifests]), end="")
+    else:
+        from vlm_operator.cli.console import make_console
+        from vlm_operator.cli.table import print_plan
+
+        console = make_console()
+        for number, (service, each) in enumerate(zip(services, plans, strict=True)):
+            if number:
+                console.rule(style="dim")
+            print_plan(console, service, each)
+
+
+def _one_or_list(plans: list[ServingPlan]) -> dict[str, Any]:
+    """One plan as it is, several as a List, as kubectl does it."""
+    if len(plans) == 1:
+        return plans[0].to_api()
+    return {"apiVersion": "v1", "kind": "List", "items": [p.to_api() for p in plans]}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, and no anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(documents: list[dict[str, Any]]) -> str:
+    return yaml.dump_all(
+        documents, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True, explicit_start=len(documents) > 1
+    )

@@ -1,0 +1,189 @@
+"""A plan for a person: what, on which hardware, with which settings and why, what the memory goes to, what to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from vlm_api.plan import (
+    Finding,
+    PlanEngine,
+    PlanHardware,
+    PlanMemory,
+    PlanResources,
+    ServingPlan,
+    Setting,
+    Severity,
+    Source,
+)
+from vlm_api.report import EffectiveSetting
+from vlm_api.status import PlanStatus, VLMService
+from vlm_operator.cli.console import INDENT, bar, columns, heading, mib, pairs, shown
+
+SEVERITY_STYLE: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+SOURCE_STYLE: Final = {
+    Source.USER: "magenta",
+    Source.WORKLOAD: "green",
+    Source.PROFILE: "blue",
+    Source.HARDWARE: "blue",
+}
+MAX_NODES_SHOWN: Final = 6
+BAR_WIDTH: Final = 32
+
+
+def print_plan(
+    console: Console,
+    service: VLMService,
+    plan: ServingPlan | PlanStatus,
+    effective: Mapping[str, EffectiveSetting] | None = None,
+) -> None:
+    """Everything about a plan. ``effective`` adds what the running engine says it uses, by setting."""
+    console.print(Text(service.name, style="bold"), Text(f" in {service.namespace}"), sep="", end="")
+    console.print(Text(f"  plan {plan.hash}" if plan.hash else "  no plan", style="dim"))
+    _print_header(console, service, plan.engine, plan.hardware, plan.resources)
+    _print_settings(console, plan.settings, effective)
+    if plan.memory is not None:
+        _print_memory(console, plan.memory, plan.hardware)
+    print_findings(console, plan.findings)
+
+
+def print_findings(console: Console, findings: list[Finding]) -> None:
+    """What to look at, the worst last, where the eye is when the prompt comes back."""
+    if not findings:
+        return
+    console.print(heading("What to know"))
+    order = [Severity.INFO, Severity.WARNING, Severity.ERROR]
+    for finding in sorted(findings, key=lambda f: order.index(f.severity)):
+        style = SEVERITY_STYLE[finding.severity]
+        place = f"  ({finding.path})" if finding.path else ""
+        console.print(
+            Text(f"{INDENT}{finding.severity.value} {finding.reason}", style=style), Text(place, style="dim"), sep=""
+        )
+        for line in Text(finding.message).wrap(console, max(console.width - 4, 20)):
+            console.print(Text(INDENT * 2) + line)
+
+
+def _print_header(
+    console: Console,
+    service: VLMService,
+    engine: PlanEngine | None,
+    hardware: PlanHardware | None,
+    resources: PlanResources | None,
+) -> None:
+    model = service.spec.model
+    rows = [("Model", model.uri + (f" at {model.revision}" if model.revision else ""))]
+    if engine is not None:
+        rows.append(("Engine", f"SGLang {engine.version or 'of an unknown version'}, {engine.image}"))
+    if hardware is not None:
+        rows.append(("Hardware", _hardware(hardware)))
+        if hardware.nodes:
+            rows.append(("Nodes", _some([*hardware.nodes])))
+        if hardware.passed_over:
+            rows.append(("Passed over", _some([f"{p.node} ({p.reason})" for p in hardware.passed_over], most=3)))
+    rows.append(("Replicas", _replicas(service, resources)))
+    console.print(pairs([*rows]))
+
+
+def _hardware(hardware: PlanHardware) -> str:
+    if hardware.device == "cpu":
+        return "CPU"
+    capability = hardware.compute_capability
+    kind = f"{(hardware.architecture or '').capitalize()} {capability}".strip() if capability else "unknown capability"
+    parts = [hardware.product or "GPU of an unknown product", kind, mib(hardware.memory_mib) + " each"]
+    if hardware.devices_per_node:
+        parts.append(f"{hardware.devices_per_node} per node")
+    if hardware.sharing.value != "none":
+        parts.append(f"shared: {hardware.sharing.value}")
+    return f"{', '.join(parts)} (said by {hardware.source})"
+
+
+def _replicas(service: VLMService, resources: PlanResources | None) -> str:
+    spec = service.spec
+    if spec.scaling is not None:
+        text = f"{spec.scaling.min_replicas} to {spec.scaling.max_replicas}, autoscaled"
+    else:
+        text = str(1 if spec.replicas is None else spec.replicas)
+    if spec.suspend:
+        text += ", suspended: no pods"
+    if resources is not None:
+        devices = f"{resources.devices_per_pod} GPU{'s' if resources.devices_per_pod != 1 else ''}"
+        each = devices if resources.devices_per_pod else "no GPU"
+        text += f", each {resources.pods} pod{'s' if resources.pods != 1 else ''} with {each}"
+    return text
+
+
+def _some(items: list[str], most: int = MAX_NODES_SHOWN) -> str:
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _print_settings(
+    console: Console, settings: list[Setting], effective: Mapping[str, EffectiveSetting] | None
+) -> None:
+    applied = [s for s in settings if s.applied]
+    alone = [s for s in settings if not s.applied]
+    # The same measurement stands behind many settings: it is named once, below them.
+    evidence = list(dict.fromkeys(s.evidence for s in (*applied, *alone) if s.evidence))
+    engine_says = ["ENGINE SAYS"] if effective is not None else []
+    if applied:
+        console.print(heading("Settings"))
+        table = columns("SETTING", "VALUE", *engine_says, "SOURCE", "WHY")
+        for setting in applied:
+            source = Text(setting.source.value, style=SOURCE_STYLE.get(setting.source, ""))
+            says = [_says(setting, effective)] if effective is not None else []
+            table.add_row(INDENT + setting.name, shown(setting.value), *says, source, _why(setting, evidence))
+        console.print(table)
+    if alone:
+        console.print(heading("Left alone"))
+        table = columns("SETTING", *(engine_says or ["ENGINE TAKES"]), "WHY")
+        for setting in alone:
+            takes = _says(setting, effective) if effective is not None else Text(shown(setting.expected))
+            table.add_row(INDENT + setting.name, takes, _why(setting, evidence))
+        console.print(table)
+    if evidence:
+        console.print()
+        for number, each in enumerate(evidence, 1):
+            console.print(pairs([(f"[{number}]", Text(each, style="dim"))]))
+
+
+def _says(setting: Setting, effective: Mapping[str, EffectiveSetting] | None) -> Text:
+    """What the running engine says; red where it is not what was planned."""
+    found = (effective or {}).get(setting.name)
+    if found is None:
+        return Text(shown(setting.value if setting.applied else setting.expected), style="dim")
+    return Text(shown(found.effective), style="" if found.agrees else "bold red")
+
+
+def _why(setting: Setting, evidence: list[str]) -> Text:
+    note = f" [{evidence.index(setting.evidence) + 1}]" if setting.evidence else ""
+    return Text(setting.reason) + Text(note, style="dim")
+
+
+def _print_memory(console: Console, memory: PlanMemory, hardware: PlanHardware | None) -> None:
+    total = hardware.memory_mib if hardware else None
+    parts = [
+        ("weights", memory.weights_mib),
+        ("image features", memory.feature_pool_mib),
+        ("engine's reserve", memory.reserved_mib),
+        ("KV cache", memory.kv_cache_mib),
+    ]
+    if any(value is not None for _, value in parts):
+        console.print(heading("Memory of one device" + (f", {mib(total)}" if total else "")))
+        table = columns("", "", "", last_wraps=False)
+        table.show_header = False
+        table.columns[1].justify = "right"
+        for name, value in parts:
+            share = value / total if value is not None and total else None
+            percent = Text(f" {share:.0%}") if share is not None else Text()
+            graph = bar(console, share, BAR_WIDTH) + percent if share is not None else percent
+            table.add_row(INDENT + name, mib(value) if value is not None else "-", graph)
+        console.print(table)
+    rows = [("/dev/shm", mib(memory.shared_memory_mib)), ("pod", mib(memory.host_memory_mib))]
+    if memory.image_bytes is not None:
+        tokens = "" if memory.image_tokens is None else f", {memory.image_tokens:,} tokens"
+        rows.insert(0, ("one image", f"{memory.image_bytes / 2**20:,.1f} MiB{tokens}"))
+    console.print(heading("Memory of the pod"))
+    console.print(pairs([*rows]))
