@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from vlm_api.names import FIELD_MANAGER
-
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import Client, Json
 from vlm_operator.kube.contained import satisfied

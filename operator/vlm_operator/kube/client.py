@@ -11,11 +11,12 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
-from vlm_api.names import FIELD_MANAGER
 
+from vlm_api.names import FIELD_MANAGER
 from vlm_operator.kube.kinds import Kind
 
 Json = dict[str, Any]
+Patch = list[dict[str, Any]]
 
 # Seconds to connect and to wait for an answer. Watches are kopf's; nothing here takes long.
 TIMEOUT_SECONDS: Final = (5.0, 30.0)
@@ -97,11 +98,18 @@ class Client:
         path = kind.path(metadata.get("namespace"), metadata["name"])
         return self._call("PATCH", path, query, manifest, "application/apply-patch+yaml")
 
-    def merge(self, kind: Kind, namespace: str, name: str, patch: Json, *, subresource: str | None = None) -> Json:
+    def merge(self, kind: Kind, namespace: str, name: str, patch: Json) -> Json:
         """A JSON merge patch: maps are merged, lists and values replaced, null removes."""
         query = {"fieldManager": FIELD_MANAGER}
+        return self._call("PATCH", kind.path(namespace, name), query, patch, "application/merge-patch+json")
+
+    def json_patch(
+        self, kind: Kind, namespace: str, name: str, patch: Patch, *, subresource: str | None = None
+    ) -> Json:
+        """A JSON patch (RFC 6902): all of its operations or none."""
+        query = {"fieldManager": FIELD_MANAGER}
         path = kind.path(namespace, name, subresource)
-        return self._call("PATCH", path, query, patch, "application/merge-patch+json")
+        return self._call("PATCH", path, query, patch, "application/json-patch+json")
 
     def create(self, kind: Kind, manifest: Json) -> Json:
         """Raises ApiError 409 where the name is taken."""
@@ -144,7 +152,7 @@ class Client:
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | Patch | None = None,
         content_type: str | None = None,
     ) -> Json:
         headers = {"Accept": "application/json"}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubernetes.utils.quantity import parse_quantity
+
 from vlm_api.names import FIELD_MANAGER
 
 # List field -> the keys by which the API server tells entries apart. Every other list is compared as a whole.

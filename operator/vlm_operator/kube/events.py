@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from vlm_api.names import API_VERSION, FIELD_MANAGER, KIND
-
 from vlm_operator.kube.client import ApiError, Client
 from vlm_operator.kube.kinds import EVENT
 
@@ -29,31 +28,40 @@ class Recorder:
     def __init__(self, client: Client, instance: str) -> None:
         self._client = client
         self._instance = instance[:128]
-        self._told: OrderedDict[str, float] = OrderedDict()
+        self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def tell(self, service: dict[str, Any], kind: str, reason: str, note: str, action: str = "Reconcile") -> None:
         """One event. ``kind`` is Normal or Warning, ``reason`` a CamelCase word, ``note`` a sentence."""
         metadata = service["metadata"]
         key = hashlib.sha256(f"{metadata['uid']}/{reason}/{note}".encode()).hexdigest()[:16]
         now = time.monotonic()
-        last = self._told.get(key)
+        last, count = self._told.get(key, (None, 0))
         if last is not None and now - last < QUIET_SECONDS:
             return
-        self._told[key] = now
+        self._told[key] = (now, max(count, 1) + 1)
         self._told.move_to_end(key)
         while len(self._told) > MEMORY:
             self._told.popitem(last=False)
         name = f"{metadata['name']}.{key}"
         stamp = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
         try:
-            try:
-                self._client.create(EVENT, self._event(service, name, stamp, kind, reason, note, action))
-            except ApiError as error:
-                if error.status != 409:
-                    raise
-                self._count(metadata["namespace"], name, stamp)
+            if not count and self._create(self._event(service, name, stamp, kind, reason, note, action)):
+                self._told[key] = (now, 1)
+                return
+            # It was told before, perhaps by the operator before this one.
+            series = {"series": {"count": max(count, 1) + 1, "lastObservedTime": stamp}}
+            self._client.merge(EVENT, metadata["namespace"], name, series)
         except ApiError as error:
             log.warning("event %s not written: %s", reason, error.message)
+
+    def _create(self, event: dict[str, Any]) -> bool:
+        try:
+            self._client.create(EVENT, event)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
 
     def _event(
         self, service: dict[str, Any], name: str, stamp: str, kind: str, reason: str, note: str, action: str
@@ -79,8 +87,3 @@ class Recorder:
             "note": note if len(note) <= NOTE_LENGTH else note[: NOTE_LENGTH - 1] + "…",
             "type": kind,
         }
-
-    def _count(self, namespace: str, name: str, stamp: str) -> None:
-        found = self._client.get(EVENT, namespace, name)
-        count = int(((found or {}).get("series") or {}).get("count") or 1) + 1
-        self._client.merge(EVENT, namespace, name, {"series": {"count": count, "lastObservedTime": stamp}})

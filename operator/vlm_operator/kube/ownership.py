@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlm_api.names import API_VERSION, KIND
-
 from vlm_operator.kube.client import Json
 
 

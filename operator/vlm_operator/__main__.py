@@ -1,0 +1,120 @@
+"""``vlm-operator``: the command line of the operator."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from vlm_operator.controller.app import App, LeaseLost, Options
+from vlm_operator.kube.client import ApiError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the operator. Exit codes: 0 stopped by a signal, 1 cannot go on (restart it), 2 wrong options."""
+    chosen = _parser().parse_args(arguments)
+    _log_to_stderr(chosen.log_level, chosen.log_format)
+    if not chosen.runtime_image:
+        print(
+            "vlm-operator: give --runtime-image, or set VLM_OPERATOR_IMAGE to the operator's own image", file=sys.stderr
+        )
+        return 2
+    options = Options(
+        runtime_image=chosen.runtime_image,
+        namespaces=chosen.namespace or _namespaces_of_environment(),
+        metrics_address=chosen.metrics_address,
+        leader_election=chosen.leader_election,
+        own_namespace=os.environ.get("POD_NAMESPACE", "default"),
+        pod_name=os.environ.get("POD_NAME", ""),
+    )
+    try:
+        asyncio.run(_run(options))
+    except (ApiError, LeaseLost, OSError) as error:
+        logging.getLogger("vlm_operator").error("stopping: %s", error)
+        return 1
+    except asyncio.CancelledError:
+        return 0
+    return 0
+
+
+async def _run(options: Options) -> None:
+    await App(options).run()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vlm-operator", description="Serves VLMServices: vision-language models on SGLang."
+    )
+    parser.add_argument(
+        "--namespace",
+        action="append",
+        metavar="NAME",
+        help="serve this namespace only; may be given several times (default: VLM_OPERATOR_NAMESPACES, else all)",
+    )
+    parser.add_argument(
+        "--runtime-image",
+        default=os.environ.get("VLM_OPERATOR_IMAGE", ""),
+        metavar="IMAGE",
+        help="the image that brings the runtime into the engine's pods (default: VLM_OPERATOR_IMAGE)",
+    )
+    parser.add_argument(
+        "--metrics-address",
+        default=":8080",
+        type=_address,
+        metavar="[HOST]:PORT",
+        help="where /healthz, /readyz and /metrics are served (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-leader-election",
+        dest="leader_election",
+        action="store_false",
+        help="work at once, without the lease that lets one of several operators work",
+    )
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-format", default="text", choices=["text", "json"])
+    return parser
+
+
+def _address(text: str) -> str:
+    port = text.rpartition(":")[2]
+    if ":" not in text or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is not [HOST]:PORT, such as :8080 or 127.0.0.1:8080")
+    return text
+
+
+def _namespaces_of_environment() -> list[str]:
+    return [n.strip() for n in os.environ.get("VLM_OPERATOR_NAMESPACES", "").split(",") if n.strip()]
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return json.dumps(said)
+
+
+def _log_to_stderr(level: str, style: str) -> None:
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(_JsonFormatter() if style == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # kopf tells of every event at the level info, and its notes on a restricted mode are our wish.
+    logging.getLogger("kopf").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

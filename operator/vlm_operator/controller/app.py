@@ -1,0 +1,214 @@
+"""Puts the parts together: the lease, the watches, the workers, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from vlm_operator.controller import watch
+from vlm_operator.controller.health import Health, serve
+from vlm_operator.controller.inventory import Inventory
+from vlm_operator.controller.metrics import Metrics
+from vlm_operator.controller.queue import Key, WorkQueue
+from vlm_operator.controller.reconcile import Reconciler
+from vlm_operator.controller.reports import Reports
+from vlm_operator.controller.usage import Usage
+from vlm_operator.kube import kinds
+from vlm_operator.kube.apply import Applier
+from vlm_operator.kube.client import ApiError, Client, configure
+from vlm_operator.kube.events import Recorder
+from vlm_operator.kube.lease import RENEW_DEADLINE_SECONDS, RETRY_SECONDS, LeaseLock
+from vlm_operator.kube.status import StatusWriter
+
+log = logging.getLogger(__name__)
+
+WORKERS: Final = 4
+LEASE_NAME: Final = "vlm-operator"
+HEARTBEAT_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line said."""
+
+    runtime_image: str
+    namespaces: Sequence[str] = ()
+    """Namespaces to serve; empty: all."""
+    metrics_address: str = ":8080"
+    leader_election: bool = True
+    own_namespace: str = "default"
+    """Where the lease is."""
+    pod_name: str = ""
+    """This operator's own name, for the lease and events; default: the host's."""
+
+
+class LeaseLost(Exception):
+    """Another operator works now, or the API server could not be reached for too long."""
+
+
+class App:
+    """One run of the operator."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._identity = f"{options.pod_name or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+        self._health = Health()
+        self._metrics = Metrics()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Runs until a signal comes. Raises LeaseLost or ApiError where it cannot go on."""
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(WORKERS + 4, thread_name_prefix="api"))
+        self._stop_on_signals()
+        server = serve(self._options.metrics_address, self._health, self._metrics.registry)
+        heart = asyncio.create_task(self._beat())
+        try:
+            configure()
+            client = Client()
+            if not self._options.leader_election:
+                await self._work(client)
+                return
+            lock = LeaseLock(client, self._options.own_namespace, LEASE_NAME, self._identity)
+            if await self._acquire(lock):
+                try:
+                    await self._work(client, lock)
+                finally:
+                    await asyncio.to_thread(lock.release)
+        finally:
+            heart.cancel()
+            server.shutdown()
+
+    async def _acquire(self, lock: LeaseLock) -> bool:
+        """Waits for the lease. False where the operator was told to stop first."""
+        self._health.standby = True
+        waiting = False
+        while not self._stop.is_set():
+            try:
+                if await asyncio.to_thread(lock.try_once):
+                    log.info("holding the lease %s as %s", LEASE_NAME, self._identity)
+                    self._health.standby = False
+                    return True
+                if not waiting:
+                    log.info("another operator holds the lease %s: standing by", LEASE_NAME)
+                    waiting = True
+            except ApiError as error:
+                log.warning("the lease cannot be read: %s", error.message)
+            await self._sleep(RETRY_SECONDS)
+        return False
+
+    async def _keep(self, lock: LeaseLock) -> None:
+        renewed = time.monotonic()
+        while not self._stop.is_set():
+            await self._sleep(RETRY_SECONDS)
+            try:
+                renew = asyncio.to_thread(lock.try_once)
+                if not await asyncio.wait_for(renew, RENEW_DEADLINE_SECONDS):
+                    raise LeaseLost("another operator took the lease")
+                renewed = time.monotonic()
+            except (ApiError, TimeoutError, asyncio.TimeoutError) as error:
+                log.warning("the lease was not renewed: %s", error or "no answer in time")
+                if time.monotonic() - renewed > RENEW_DEADLINE_SECONDS:
+                    raise LeaseLost("the lease could not be renewed") from error
+
+    async def _work(self, client: Client, lock: LeaseLock | None = None) -> None:
+        self._metrics.leader.set(1)
+        inventory, services, queue = Inventory(), watch.Services(), WorkQueue()
+        self._metrics.watch_queue(queue.__len__)
+        has_slices = await asyncio.to_thread(client.serves, kinds.RESOURCE_SLICE)
+        nodes = await asyncio.to_thread(client.list, kinds.NODE)
+        slices = await asyncio.to_thread(client.list, kinds.RESOURCE_SLICE) if has_slices else []
+        inventory.fill(nodes, slices)
+        reports: dict[Key, Reports] = {}
+        reconciler = Reconciler(
+            client=client,
+            applier=Applier(client),
+            recorder=Recorder(client, self._identity),
+            status=StatusWriter(client),
+            inventory=inventory,
+            usage=Usage(client, self._options.namespaces),
+            runtime_image=self._options.runtime_image,
+            reports=lambda key: reports.setdefault(key, Reports()),
+        )
+        registry = await asyncio.to_thread(watch.handlers, queue, inventory, services, client.serves)
+        started = asyncio.Event()
+        tasks = [
+            asyncio.create_task(watch.run(registry, self._options.namespaces, self._stop, started), name="watch"),
+            asyncio.create_task(self._say_started(started), name="started"),
+            *(
+                asyncio.create_task(self._reconcile_forever(reconciler, queue, reports), name=f"worker-{n}")
+                for n in range(WORKERS)
+            ),
+        ]
+        if lock is not None:
+            tasks.append(asyncio.create_task(self._keep(lock), name="lease"))
+        try:
+            done, _ = await asyncio.wait(tasks[:1] + tasks[2:], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._stop.set()
+            self._health.watching = False
+            for task in tasks[1:]:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=15)
+
+    async def _reconcile_forever(self, reconciler: Reconciler, queue: WorkQueue, reports: dict[Key, Reports]) -> None:
+        while True:
+            key = await queue.take()
+            started = time.monotonic()
+            try:
+                outcome = await asyncio.to_thread(reconciler, key)
+            except ApiError as error:
+                delay = queue.retry(key)
+                self._metrics.reconciles.labels("error").inc()
+                self._metrics.errors.labels(error.reason).inc()
+                log.warning("%s/%s: %s (again in %.0f s)", key.namespace, key.name, error.message, delay)
+            except Exception:
+                delay = queue.retry(key)
+                self._metrics.reconciles.labels("error").inc()
+                self._metrics.errors.labels("Bug").inc()
+                log.exception("%s/%s: a fault of the operator (again in %.0f s)", key.namespace, key.name, delay)
+            else:
+                if outcome.again_after_seconds is None:
+                    queue.forget(key)
+                    reports.pop(key, None)
+                    self._metrics.forget(key)
+                    self._metrics.reconciles.labels("gone").inc()
+                else:
+                    queue.done(key, outcome.again_after_seconds)
+                    self._metrics.set_ready(key, outcome.ready, outcome.reason)
+                    self._metrics.reconciles.labels("success").inc()
+            finally:
+                self._metrics.seconds.observe(time.monotonic() - started)
+
+    async def _say_started(self, started: asyncio.Event) -> None:
+        await started.wait()
+        # kopf has put its own handlers in their place, which would end the watches and leave the rest running.
+        self._stop_on_signals()
+        self._health.watching = True
+        log.info("watching %s", ", ".join(self._options.namespaces) or "all namespaces")
+
+    def _stop_on_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+
+    async def _beat(self) -> None:
+        while True:
+            self._health.turned()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleeps, but wakes up when the operator is told to stop."""
+        try:
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        except (TimeoutError, asyncio.TimeoutError):
+            return

@@ -1,0 +1,98 @@
+"""The cluster's nodes as they were last seen, without what changes all the time and means nothing here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from vlm_operator.facts.nodes import node_facts
+from vlm_operator.facts.slices import DRIVER
+from vlm_operator.facts.types import NodeFacts
+
+# GPU feature discovery writes the time of its last run into a label.
+_NOISE: Final = frozenset({"nvidia.com/gfd.timestamp"})
+
+
+class Inventory:
+    """Nodes and ResourceSlices, kept by watching them. Safe to read from other threads than the one that writes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._slices: dict[str, dict[str, Any]] = {}
+
+    def fill(self, nodes: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> None:
+        """The state before the first event."""
+        with self._lock:
+            self._nodes = {_name(n): _node(n) for n in nodes}
+            self._slices = {_name(s): _slice(s) for s in slices if _is_gpu_slice(s)}
+
+    def see_node(self, node: Mapping[str, Any], *, deleted: bool) -> bool:
+        """One event. Returns whether anything changed that a plan could depend on."""
+        return self._see(self._nodes, _name(node), None if deleted else _node(node))
+
+    def see_slice(self, resource_slice: Mapping[str, Any], *, deleted: bool) -> bool:
+        """One event. Returns whether anything changed that a plan could depend on."""
+        if not _is_gpu_slice(resource_slice):
+            return False
+        return self._see(self._slices, _name(resource_slice), None if deleted else _slice(resource_slice))
+
+    def facts(self, resource_name: str) -> tuple[NodeFacts, ...]:
+        """All nodes, by name, with what is known of the GPUs behind that resource."""
+        with self._lock:
+            nodes, slices = dict(self._nodes), list(self._slices.values())
+        return tuple(node_facts(node, slices, resource_name) for _, node in sorted(nodes.items()))
+
+    def labels(self, node: str) -> Mapping[str, str] | None:
+        """A node's labels; None where there is no such node."""
+        with self._lock:
+            found = self._nodes.get(node)
+        return None if found is None else found["metadata"]["labels"]
+
+    def _see(self, store: dict[str, dict[str, Any]], name: str, now: dict[str, Any] | None) -> bool:
+        with self._lock:
+            if store.get(name) == now:
+                return False
+            if now is None:
+                store.pop(name, None)
+            else:
+                store[name] = now
+            return True
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return str(manifest["metadata"]["name"])
+
+
+def _node(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A Node without its heartbeats, images, addresses and ordinary resources."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    labels = (node["metadata"].get("labels") or {}).items()
+    return {
+        "metadata": {"name": _name(node), "labels": {k: v for k, v in labels if k not in _NOISE}},
+        "spec": {"taints": list(spec.get("taints") or []), "unschedulable": spec.get("unschedulable", False)},
+        "status": {
+            "allocatable": _extended(status.get("allocatable")),
+            "capacity": _extended(status.get("capacity")),
+            "conditions": [
+                {"type": "Ready", "status": c.get("status")}
+                for c in status.get("conditions") or []
+                if c.get("type") == "Ready"
+            ],
+            "nodeInfo": {"architecture": (status.get("nodeInfo") or {}).get("architecture")},
+        },
+    }
+
+
+def _extended(quantities: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Extended resources have a domain in their names; processors, memory and disks have none."""
+    return {k: v for k, v in (quantities or {}).items() if "/" in k}
+
+
+def _is_gpu_slice(resource_slice: Mapping[str, Any]) -> bool:
+    return (resource_slice.get("spec") or {}).get("driver") == DRIVER
+
+
+def _slice(resource_slice: Mapping[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": _name(resource_slice)}, "spec": dict(resource_slice.get("spec") or {})}

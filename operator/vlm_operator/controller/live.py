@@ -1,0 +1,71 @@
+"""Reads live objects: the VLMService, its status, and the plan that its workload runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from vlm_api.names import LABEL_PLAN, PLAN_KEY, POD_TEMPLATE_KEY
+from vlm_api.plan import ServingPlan
+from vlm_api.spec import ModelSpec, VLMServiceSpec
+from vlm_api.status import VLMService, VLMServiceStatus
+from vlm_operator.errors import InvalidInput
+from vlm_operator.kube.client import Json
+from vlm_operator.planning import StoredPlan
+
+log = logging.getLogger(__name__)
+
+
+def parse(raw: Mapping[str, Any]) -> VLMService:
+    """The live object as a VLMService, without its status. Raises InvalidInput with the first error."""
+    try:
+        return VLMService.model_validate({k: v for k, v in raw.items() if k != "status"})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(
+            path, f"{first['msg']} (the value is {json.dumps(first['input'], default=str)[:200]})"
+        ) from None
+
+
+def parse_status(raw: Mapping[str, Any]) -> VLMServiceStatus | None:
+    """The status as another version of the operator may have written it; None where nothing can be made of it."""
+    try:
+        return VLMServiceStatus.model_validate(raw["status"], extra="ignore") if raw.get("status") else None
+    except ValidationError:
+        return None
+
+
+def previous_plan(owned: list[Json]) -> StoredPlan | None:
+    """The plan that the live workload runs, read from its ConfigMap; None where either is missing or unreadable."""
+    workload = workload_of(owned)
+    if workload is None:
+        return None
+    plan_hash = workload["metadata"].get("labels", {}).get(LABEL_PLAN)
+    for config_map in owned:
+        if config_map["kind"] == "ConfigMap" and config_map["metadata"]["labels"].get(LABEL_PLAN) == plan_hash:
+            data = config_map.get("data") or {}
+            try:
+                plan = ServingPlan.model_validate_json(data[PLAN_KEY], extra="ignore")
+                return StoredPlan(plan, json.loads(data[POD_TEMPLATE_KEY]))
+            except (KeyError, ValueError):
+                log.warning("plan %s cannot be read: a new one is made", plan_hash)
+    return None
+
+
+def workload_of(owned: list[Json], manifests: list[Json] | None = None) -> Json | None:
+    """The live Deployment or LeaderWorkerSet; with ``manifests`` the one that is wanted."""
+    names = {"Deployment", "LeaderWorkerSet"}
+    if manifests is not None:
+        names &= {m["kind"] for m in manifests}
+    return next((o for o in owned if o["kind"] in names), None)
+
+
+def unreadable(raw: Json) -> VLMService:
+    """A stand-in with the object's names, for the status of a service whose spec cannot be read."""
+    spec = VLMServiceSpec(model=ModelSpec(uri="file:///unknown"))
+    return VLMService.model_construct(metadata=raw["metadata"], spec=spec)

@@ -1,0 +1,138 @@
+"""What a pod's status says, in the few words that matter here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from vlm_api.names import INSTALL_CONTAINER, LABEL_PLAN, MAIN_CONTAINER
+from vlm_api.reasons import FAILURES
+from vlm_api.report import Failure
+from vlm_operator.controller import reasons
+from vlm_operator.render.workload import LWS_WORKER_INDEX
+
+# Why a container cannot start, as the kubelet says it. CrashLoopBackOff only repeats what the last end says better.
+_CANNOT_START: Final = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+
+
+@dataclass(frozen=True)
+class PodView:
+    """One pod of the service."""
+
+    name: str
+    uid: str
+    plan_hash: str
+    node: str | None
+    """The node that it was scheduled to."""
+    address: str | None
+    ready: bool
+    running: bool
+    """Whether the engine's container runs at this moment."""
+    restarts: int
+    leader: bool
+    """False for the followers of a group, which answer no requests."""
+    deleting: bool
+    unschedulable: str | None
+    """The scheduler's own words, where it finds no node."""
+    failure: Failure | None
+    """Why it is not serving, where it ended or cannot start."""
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether the runtime found less hardware than planned."""
+        return self.failure is not None and self.failure.reason == "HardwareMismatch"
+
+
+def view(pod: Mapping[str, Any]) -> PodView:
+    """A core/v1 Pod in few words. No text that a container wrote to its log is taken over, since it may hold secrets."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    conditions = {c.get("type"): c for c in status.get("conditions") or []}
+    main = _container(status.get("containerStatuses"), MAIN_CONTAINER)
+    ready = (conditions.get("Ready") or {}).get("status") == "True"
+    scheduled = conditions.get("PodScheduled") or {}
+    name = str(metadata["name"])
+    return PodView(
+        name=name,
+        uid=str(metadata.get("uid") or ""),
+        plan_hash=str((metadata.get("labels") or {}).get(LABEL_PLAN) or ""),
+        node=(pod.get("spec") or {}).get("nodeName"),
+        address=status.get("podIP"),
+        ready=ready,
+        running="running" in (main.get("state") or {}),
+        restarts=int(main.get("restartCount") or 0),
+        leader=(metadata.get("labels") or {}).get(LWS_WORKER_INDEX, "0") == "0",
+        deleting=bool(metadata.get("deletionTimestamp")),
+        unschedulable=str(scheduled.get("message") or "the scheduler gave no reason")
+        if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+        else None,
+        failure=None if ready else _failure(name, status, main),
+    )
+
+
+def _failure(name: str, status: Mapping[str, Any], main: Mapping[str, Any]) -> Failure | None:
+    if status.get("phase") == "Failed" and status.get("reason"):
+        said = status.get("message") or "no message"
+        return Failure(reason=reasons.EVICTED, message=f"pod {name}: {status['reason']}: {said}"[:2048])
+    install = _container(status.get("initContainerStatuses"), INSTALL_CONTAINER)
+    for container, status_of in ((INSTALL_CONTAINER, install), (MAIN_CONTAINER, main)):
+        waiting = (status_of.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in _CANNOT_START:
+            said = waiting.get("message") or waiting["reason"]
+            return Failure(reason=str(waiting["reason"]), message=f"pod {name}, container {container}: {said}"[:2048])
+    if ended := _ended(install):
+        return Failure(
+            reason=reasons.INSTALL_FAILED,
+            message=f"pod {name}: the runtime could not be installed (exit code {ended.get('exitCode')}): "
+            f"see kubectl logs {name} -c {INSTALL_CONTAINER}",
+        )
+    if ended := _ended(main):
+        return _said(ended) or _unsaid(name, ended)
+    return None
+
+
+def _ended(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How a container ended the last time, where that was not as it should."""
+    for state in (status.get("state"), status.get("lastState")):
+        ended: Mapping[str, Any] = (state or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return ended
+    return {}
+
+
+def _said(ended: Mapping[str, Any]) -> Failure | None:
+    """What the runtime wrote as its last words."""
+    try:
+        return Failure.model_validate(json.loads(ended.get("message") or ""), extra="ignore")
+    except (ValueError, ValidationError):
+        return None
+
+
+def _unsaid(name: str, ended: Mapping[str, Any]) -> Failure:
+    if ended.get("reason") == "OOMKilled":
+        return Failure(reason="OutOfHostMemory", message=FAILURES["OutOfHostMemory"])
+    how = f"exit code {ended.get('exitCode')}" + (f", {ended['reason']}" if ended.get("reason") else "")
+    return Failure(
+        reason=reasons.CONTAINER_ENDED,
+        message=f"pod {name}: container {MAIN_CONTAINER} ended ({how}): "
+        f"see kubectl logs {name} -c {MAIN_CONTAINER} --previous",
+    )
+
+
+def _container(statuses: Any, name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next((s for s in statuses or [] if s.get("name") == name), {})
+    return found

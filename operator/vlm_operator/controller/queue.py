@@ -1,0 +1,101 @@
+"""A queue of keys: each key at most once in it, and never worked on twice at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+FIRST_BACKOFF_SECONDS: Final = 1.0
+LAST_BACKOFF_SECONDS: Final = 300.0
+
+
+class Key(NamedTuple):
+    """A service."""
+
+    namespace: str
+    name: str
+
+
+@dataclass
+class _State:
+    due: float | None = None
+    """When to work on it, by the loop's clock; None: not queued."""
+    working: bool = False
+    failures: int = 0
+    timer: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+
+class WorkQueue:
+    """Keys with a time at which each is due. Only for use inside one event loop."""
+
+    def __init__(self, jitter: Callable[[], float] = random.random) -> None:
+        self._states: dict[Key, _State] = {}
+        self._ready: asyncio.Queue[Key] = asyncio.Queue()
+        self._jitter = jitter
+
+    def __len__(self) -> int:
+        """Keys that are due now and wait for a worker."""
+        return self._ready.qsize()
+
+    def add(self, key: Key, after_seconds: float = 0.0) -> None:
+        """Queues a key, or brings it forward. While it is worked on it is queued for afterwards."""
+        state = self._states.setdefault(key, _State())
+        due = asyncio.get_running_loop().time() + after_seconds
+        if state.due is not None and state.due <= due:
+            return
+        state.due = due
+        if not state.working:
+            self._schedule(key, state)
+
+    async def take(self) -> Key:
+        """Waits for a key that is due. ``done``, ``retry`` or ``forget`` must follow."""
+        while True:
+            key = await self._ready.get()
+            state = self._states.get(key)
+            if state is None or state.due is None or state.working:
+                continue
+            state.due, state.working = None, True
+            return key
+
+    def done(self, key: Key, again_after_seconds: float | None = None) -> None:
+        """Work on the key went well; it comes again by itself after that time, spread by a tenth."""
+        state = self._states[key]
+        state.working, state.failures = False, 0
+        if state.due is not None:
+            self._schedule(key, state)
+        if again_after_seconds is not None:
+            self.add(key, again_after_seconds * (0.9 + 0.2 * self._jitter()))
+
+    def retry(self, key: Key) -> float:
+        """Work on the key failed; it comes again after 1 s, 2 s, 4 s ... 5 minutes. Returns that time."""
+        state = self._states[key]
+        delay = min(FIRST_BACKOFF_SECONDS * 2.0**state.failures, LAST_BACKOFF_SECONDS) * (0.9 + 0.2 * self._jitter())
+        state.working = False
+        # What came in meanwhile waits as well: it would most likely fail the same way.
+        state.failures, state.due = min(state.failures + 1, 16), None
+        self.add(key, delay)
+        return delay
+
+    def forget(self, key: Key) -> None:
+        """The service is gone. An event that came while it was worked on still counts."""
+        state = self._states.pop(key, None)
+        if state is None:
+            return
+        if state.timer is not None:
+            state.timer.cancel()
+        if state.due is not None:
+            self.add(key)
+
+    def _schedule(self, key: Key, state: _State) -> None:
+        if state.timer is not None:
+            state.timer.cancel()
+            state.timer = None
+        loop = asyncio.get_running_loop()
+        assert state.due is not None
+        if state.due <= loop.time():
+            self._ready.put_nowait(key)
+        else:
+            state.timer = loop.call_at(state.due, self._ready.put_nowait, key)

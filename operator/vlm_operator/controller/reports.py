@@ -1,0 +1,74 @@
+"""The answers of the pods' runtimes, asked rarely and never waited for long."""
+
+from __future__ import annotations
+
+import random
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+
+from vlm_api.names import RUNTIME_PORT
+from vlm_api.report import Report
+from vlm_operator.controller.pods import PodView
+
+TIMEOUT_SECONDS: Final = 2.0
+MAXIMUM_BYTES: Final = 1 << 20
+# A pod on its way is asked again after this time; one that serves only rarely.
+STARTING_SECONDS: Final = 15.0
+SERVING_SECONDS: Final = 300.0
+AT_ONCE: Final = 8
+
+
+@dataclass
+class _Answer:
+    state: tuple[bool, int]
+    """Readiness and restarts of the pod when it was asked: when they change, it is asked again."""
+    ask_again_at: float
+    report: Report | None
+
+
+def fetch(address: str) -> Report | None:
+    """``GET /report`` of a pod; None where it does not answer in time or says something else."""
+    host = f"[{address}]" if ":" in address else address
+    try:
+        with urllib.request.urlopen(f"http://{host}:{RUNTIME_PORT}/report", timeout=TIMEOUT_SECONDS) as answer:
+            return Report.model_validate_json(answer.read(MAXIMUM_BYTES), extra="ignore")
+    except (OSError, ValueError, ValidationError):
+        return None
+
+
+class Reports:
+    """Remembers what each pod answered. Used by one reconcile of a service at a time."""
+
+    def __init__(
+        self, ask: Callable[[str], Report | None] = fetch, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._answers: dict[str, _Answer] = {}
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="report")
+
+    def of(self, pods: Iterable[PodView]) -> Mapping[str, Report]:
+        """Reports by pod name. Asks those whose readiness changed or whose answer is old, all at the same time."""
+        pods = [p for p in pods if p.running and p.address and not p.deleting]
+        now = self._clock()
+        due = [p for p in pods if self._is_due(p, now)]
+        for pod, report in zip(due, self._threads.map(self._ask, [str(p.address) for p in due]), strict=True):
+            wait = SERVING_SECONDS * random.uniform(0.9, 1.1) if pod.ready and report else STARTING_SECONDS
+            self._answers[pod.uid] = _Answer((pod.ready, pod.restarts), now + wait, report)
+        known = ((p.name, self._answers[p.uid].report) for p in pods)
+        return {name: report for name, report in known if report is not None}
+
+    def forget_but(self, uids: Iterable[str]) -> None:
+        """Drops the answers of pods that are gone."""
+        kept = set(uids)
+        self._answers = {uid: answer for uid, answer in self._answers.items() if uid in kept}
+
+    def _is_due(self, pod: PodView, now: float) -> bool:
+        answer = self._answers.get(pod.uid)
+        return answer is None or answer.state != (pod.ready, pod.restarts) or now >= answer.ask_again_at

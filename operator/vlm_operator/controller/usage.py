@@ -1,0 +1,96 @@
+"""Which devices of the cluster's nodes are asked for already."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from vlm_api.names import LABEL_SERVICE
+from vlm_operator.kube.client import ApiError, Client
+from vlm_operator.kube.kinds import POD
+
+# Every pod of the cluster is a lot to read, and several services plan at the same time when a node comes.
+FRESH_SECONDS: Final = 5.0
+RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Usage:
+    """Reads the cluster's pods when a plan needs to know, and only then."""
+
+    def __init__(
+        self, client: Client, namespaces: Sequence[str] = (), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client = client
+        self._namespaces = namespaces
+        self._clock = clock
+        self._read_at: float | None = None
+        self._pods: list[dict[str, Any]] = []
+
+    def of(self, resource: str, namespace: str, service: str) -> Mapping[str, int]:
+        """Devices of that resource asked for on each node by pods of others. Read at the first look into it."""
+
+        def count() -> Counter[str]:
+            found: Counter[str] = Counter()
+            for pod in self._running():
+                metadata = pod["metadata"]
+                own = (
+                    metadata["namespace"] == namespace and (metadata.get("labels") or {}).get(LABEL_SERVICE) == service
+                )
+                if not own:
+                    found[pod["spec"]["nodeName"]] += asked_for(pod, resource)
+            return found
+
+        return _Lazy(count)
+
+    def _running(self) -> list[dict[str, Any]]:
+        now = self._clock()
+        if self._read_at is None or now - self._read_at > FRESH_SECONDS:
+            self._pods = self._read()
+            self._read_at = now
+        return self._pods
+
+    def _read(self) -> list[dict[str, Any]]:
+        try:
+            return self._client.list(POD, fields=RUNNING, cached=True)
+        except ApiError as error:
+            if error.status != 403 or not self._namespaces:
+                raise
+        # An operator of a few namespaces may not see the others' pods: what these use is then not counted.
+        return [p for n in self._namespaces for p in self._client.list(POD, n, fields=RUNNING, cached=True)]
+
+
+def asked_for(pod: Mapping[str, Any], resource: str) -> int:
+    """Devices of a pod: what its containers ask for together, or an init container alone where that is more."""
+    spec = pod.get("spec") or {}
+
+    def of(container: Mapping[str, Any]) -> int:
+        resources = container.get("resources") or {}
+        wanted = (resources.get("limits") or {}).get(resource) or (resources.get("requests") or {}).get(resource) or 0
+        return int(wanted) if str(wanted).isdigit() else 0
+
+    together = sum(of(c) for c in spec.get("containers") or [])
+    return max([together, *(of(c) for c in spec.get("initContainers") or [])])
+
+
+class _Lazy(Mapping[str, int]):
+    """A mapping that is worked out at the first look: a plan that stays never looks."""
+
+    def __init__(self, load: Callable[[], Mapping[str, int]]) -> None:
+        self._load = load
+        self._found: Mapping[str, int] | None = None
+
+    def _loaded(self) -> Mapping[str, int]:
+        if self._found is None:
+            self._found = self._load()
+        return self._found
+
+    def __getitem__(self, node: str) -> int:
+        return self._loaded()[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())

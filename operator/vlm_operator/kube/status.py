@@ -1,0 +1,61 @@
+"""Writes a VLMService's status, and only when it says something else than before."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from vlm_operator.kube.client import ApiError, Client, Json
+from vlm_operator.kube.kinds import VLM_SERVICE
+
+log = logging.getLogger(__name__)
+
+
+class StatusWriter:
+    """The status subresource of VLMServices."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._accepted: dict[str, tuple[str, str]] = {}
+
+    def write(self, service: Json, status: Json) -> bool:
+        """Replaces the status of the live ``service``. Returns whether anything was sent.
+
+        Raises ApiError, but not where the service is gone or was made anew meanwhile.
+        """
+        metadata, wanted = service["metadata"], without_nulls(status)
+        live = _text(service.get("status") or {})
+        if _text(wanted) == live or self._accepted.get(metadata["uid"]) == (_text(wanted), live):
+            return False
+        # Not a merge patch: that would keep labels and variables that are no longer there.
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "add", "path": "/status", "value": wanted},
+        ]
+        try:
+            answer = self._client.json_patch(
+                VLM_SERVICE, metadata["namespace"], metadata["name"], patch, subresource="status"
+            )
+        except ApiError as error:
+            if error.status in (404, 409) or "testing path" in error.message:
+                return False
+            raise
+        kept = _text(answer.get("status") or {})
+        self._accepted.pop(metadata["uid"], None)
+        if kept != _text(wanted):
+            # An older CRD does not know all fields. Without this the difference would be written for ever.
+            log.warning("the API server did not keep all of the status: is the CRD older than the operator?")
+            self._accepted[metadata["uid"]] = (_text(wanted), kept)
+        return True
+
+
+def without_nulls(value: Any) -> Any:
+    """A JSON value without null fields, which the API server drops."""
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
