@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from vlm_api.plan import Sharing
-
 from vlm_operator.facts.labels import integer, text, tokens
 from vlm_operator.facts.products import product
 from vlm_operator.facts.types import ComputeCapability, GpuFacts

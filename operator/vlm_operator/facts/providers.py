@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from vlm_api.plan import Sharing
-
 from vlm_operator.facts.discovery import Offer
 from vlm_operator.facts.labels import integer, text
 from vlm_operator.facts.products import Product, product

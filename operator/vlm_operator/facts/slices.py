@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from vlm_api.plan import Sharing
-
 from vlm_operator.facts.discovery import Reading
 from vlm_operator.facts.labels import mapping, mappings, quantity
 from vlm_operator.facts.types import ComputeCapability, GpuFacts
