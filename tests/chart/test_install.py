@@ -37,7 +37,7 @@ def test_the_pod_is_admitted_where_only_restricted_pods_are(installed: Cluster) 
         ("watch", "resourceslices.resource.k8s.io"),
         ("watch", "pods"),
         ("create", "deployments.apps"),
-        ("create", "events"),
+        ("create", "events.events.k8s.io"),
     ],
 )
 def test_the_operator_may(installed: Cluster, verb: str, resource: str) -> None:
