@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from vlm_operator.engines.catalogue import Field, Release, known, release, versions
+from vlm_operator.engines.catalogue import Release, known, versions, versions_with
+from vlm_operator.engines.fields import Field
 from vlm_operator.engines.values import from_words, shown
 from vlm_operator.errors import InvalidInput
 
@@ -98,7 +99,7 @@ def unknown_flag(flag: str, engine: Release) -> str:
     """Why a flag cannot be passed, and what to do: removed, not there yet, abbreviated or misspelt."""
     name = f"SGLang {engine.version}" if engine.version else "SGLang"
     short_for = _short_for(flag, engine)
-    having = [version for version in versions() if flag in release(version).spellings]
+    having = versions_with(flag)
     renamed = known()["renamed"].get(flag.removeprefix("--").replace("-", "_"))
     if having and engine.version:
         at = versions().index(engine.version)

@@ -11,7 +11,8 @@ from vlm_api.names import MAIN_CONTAINER
 from vlm_api.plan import Finding, Severity
 from vlm_api.spec import VLMServiceSpec
 from vlm_operator.engines.arguments import Argument, parse
-from vlm_operator.engines.catalogue import Field, Release, first_with, known
+from vlm_operator.engines.catalogue import Release, known, versions, versions_with
+from vlm_operator.engines.fields import Field
 from vlm_operator.engines.types import Choice, UserChoices
 from vlm_operator.engines.values import from_environment, shown, typed
 from vlm_operator.errors import InvalidInput
@@ -158,7 +159,7 @@ class _Said:
                 self._settle(name, _or_invalid(path, name, from_environment, declared, text), path)
                 self._remark(declared, name, path)
             elif _ENGINES_OWN.match(name):
-                self._tell(Severity.WARNING, UNKNOWN_VARIABLE, self._unknown(name) + ". It is passed as it is", path)
+                self._tell(Severity.WARNING, UNKNOWN_VARIABLE, f"passed as it is, though {self._unknown(name)}", path)
 
     def written(self, settings: Mapping[str, Any]) -> None:
         """``spec.engine.settings``."""
@@ -213,15 +214,21 @@ class _Said:
             self._tell(Severity.WARNING, UNCHECKED, _unchecked(name), path)
 
     def _unknown(self, name: str) -> str:
-        engine = f"SGLang {self.engine.version}" if self.engine.version else "no SGLang version that is known here"
-        has = "has no setting" if self.engine.version else "has a setting"
-        suggestion = self.engine.suggest(name)
+        """Why a setting cannot be passed, and what to do: another version's, misspelt, or of another program."""
+        version = self.engine.version
+        if version is None:
+            engine = f"no known SGLang version has a setting {name}"
+        else:
+            engine = f"SGLang {version} has no setting {name}"
+            having = versions_with(name)
+            if having and versions().index(having[0]) > versions().index(version):
+                return f"{engine}, which came with {having[0]}: use that version, or remove it"
+            if having and name not in known()["renamed"]:
+                return f"{engine} ({having[-1]} was the last version with it): remove it"
+        suggestion = known()["renamed"].get(name) or self.engine.suggest(name)
         if suggestion:
-            return f"{engine} {has} {name}: did you mean {suggestion}?"
-        since = first_with(name) if self.engine.version else None
-        if since:
-            return f"{engine} {has} {name}, which came with {since}: use that version, or remove it"
-        return f"{engine} {has} {name}: remove it, or write a variable of another program into spec.engine.env"
+            return f"{engine}: did you mean {suggestion}?"
+        return f"{engine}: remove it, or write a variable of another program into spec.engine.env"
 
     def _tell(self, severity: Severity, reason: str, message: str, path: str) -> None:
         self.findings.append(Finding(severity=severity, reason=reason, message=message, path=path))

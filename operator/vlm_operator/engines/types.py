@@ -43,7 +43,8 @@ class Choice:
     value: Any
     """Typed as the engine types it: int, float, bool, str, list or dict."""
     path: str
-    """Where: ``spec.engine.settings.prefill_decode_interval``, ``spec.engine.args[0]``, ``spec.engine.env[1]`` or ``spec.template``."""
+    """Where: ``spec.engine.settings.prefill_decode_interval``, ``spec.engine.args[0]``, ``spec.engine.env[1]``, or a
+    path that begins with ``spec.template``."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class UserChoices:
     settings: Mapping[str, Choice] = field(default_factory=dict)
     """By SGLang's field name or variable name, in one spelling (``cuda_graph_max_bs_decode`` whatever the flag is called)."""
     args: tuple[str, ...] = ()
-    """``spec.engine.args`` as written, to be passed last."""
+    """``spec.engine.args`` as written, then the arguments of ``main`` in the template, to be passed last. What was said
+    twice stands here once."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Literal values of ``spec.engine.env`` and of ``main`` in the template."""
     referenced_env: frozenset[str] = frozenset()

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from vlm_operator.engines.catalogue import Field, bounds
+from vlm_operator.engines.catalogue import bounds
+from vlm_operator.engines.fields import Field
 
 # SGLang's own suffixes for token counts: 25.6k, 1Ki (human_readable_int in srt/utils/common.py).
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|k|M|G|T)")
@@ -136,10 +137,10 @@ def _parsed(field: Field, text: str) -> Any:
 def _checked(field: Field, value: Any) -> Any:
     if field.choices and value not in field.choices:
         listed = ", ".join(str(choice) for choice in field.choices)
-        raise ValueError(f"must be one of {listed}; not {shown(value)}")
+        raise ValueError(f"must be one of {listed}, not {shown(value)}")
     limits = bounds(field.name)
     if limits is not None and isinstance(value, int | float) and not isinstance(value, bool):
         problem = limits.problem(value)
         if problem:
-            raise ValueError(f"{problem}; not {shown(value)}")
+            raise ValueError(f"{problem}, not {shown(value)}")
     return value
