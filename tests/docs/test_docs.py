@@ -14,6 +14,7 @@ import yaml
 
 from vlm_api.reasons import FAILURES
 from vlm_api.status import VLMService
+from vlm_operator.cli.main import main
 from vlm_operator.controller.reasons import SENTENCES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -69,3 +70,20 @@ def manifests() -> Iterator[Any]:
 @pytest.mark.parametrize("text", list(manifests()))
 def test_every_service_that_is_shown_is_valid(text: str) -> None:
     VLMService.model_validate(yaml.safe_load(text))
+
+
+def test_the_readme_shows_the_plan_that_is_really_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = re.search(r"^\$ kubectl vlm (plan [^\n]*)\n(.*?)^```", (REPOSITORY / "README.md").read_text(), re.M | re.S)
+    assert block is not None
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(block[1].split()) == 0
+    made = "\n".join(line.rstrip() for line in capsys.readouterr().out.strip().splitlines())
+    # The hash changes with every field that a later version adds to the pod.
+    assert without_hash(block[2].strip()) == without_hash(made)
+
+
+def without_hash(plan: str) -> str:
+    return re.sub(r"plan [0-9a-f]{10}\b", "plan HASH", plan, count=1)
