@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from vlm_api.names import API_VERSION, GROUP, KIND
 from vlm_api.problems import nearest, problems
 from vlm_api.status import VLMService
 from vlm_operator.cli.documents import Document, read_documents
+from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.errors import InvalidInput
 
 # metav1.ObjectMeta, so that a misspelt label map is not taken for none.
@@ -35,30 +36,21 @@ METADATA_FIELDS: Final = (
 )
 
 
-class InvalidInputs(Exception):
-    """One or more lines, each for one thing that is wrong."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = tuple(lines)
-
-
 @dataclass(frozen=True)
 class ClusterObjects:
-    """What plans are made from: Nodes and ResourceSlices as the API server shows them."""
+    """What plans are made from, as the API server shows it."""
 
     nodes: tuple[Document, ...]
     slices: tuple[Document, ...]
-    in_use: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Extended resource -> node -> devices that pods have asked for."""
+    pods: tuple[Document, ...] = ()
+    """Pods, whose devices are not free."""
     has_leader_worker_sets: bool = True
 
 
-def read_services(files: Iterable[str], namespace: str | None, *, default: str = "default") -> list[VLMService]:
+def read_services(files: Iterable[str], namespace: str | None) -> list[VLMService]:
     """The VLMServices in the files. Other objects are left aside, which is said on standard error.
 
-    ``namespace`` is what the command line says; a manifest that says another is refused, as kubectl does it. Without
-    either, ``default`` counts. Raises InvalidInputs with all that is wrong.
+    ``namespace`` is what the command line says; a manifest that says another is refused, as kubectl does it. Raises InvalidInputs with all that is wrong.
     """
     documents = [document for file in files for document in _documents(file)]
     mine = [document for document in documents if _is_meant(document)]
@@ -69,7 +61,7 @@ def read_services(files: Iterable[str], namespace: str | None, *, default: str =
     for document in mine:
         prefix = f"{_name(document)}: " if len(mine) > 1 else ""
         try:
-            services.append(_service(document, namespace, default))
+            services.append(_service(document, namespace))
         except InvalidInputs as error:
             lines += [f"{prefix}{line}" for line in error.lines]
     if lines:
@@ -82,20 +74,20 @@ def read_services(files: Iterable[str], namespace: str | None, *, default: str =
 
 
 def read_nodes(file: str) -> ClusterObjects:
-    """Nodes and ResourceSlices, as ``kubectl get nodes,resourceslices -o yaml`` prints them; others are left aside."""
+    """Nodes and ResourceSlices, as ``kubectl get nodes,resourceslices -o yaml`` prints them. Pods may stand there too:
+    the devices that they have asked for are not free. Other objects mean nothing here."""
     documents = _documents(file)
-    nodes = tuple(d for d in documents if d.get("kind") == "Node")
-    slices = tuple(d for d in documents if d.get("kind") == "ResourceSlice")
-    others = sorted({_kind(d) for d in documents if d.get("kind") not in ("Node", "ResourceSlice")})
-    if others and not nodes and not slices:
+    nodes, slices, pods = (tuple(d for d in documents if d.get("kind") == k) for k in ("Node", "ResourceSlice", "Pod"))
+    if documents and not nodes and not slices:
+        others = ", ".join(sorted({_kind(d) for d in documents}))
         raise InvalidInputs(
-            [f"{file}: there is no Node in it, only {', '.join(others)}: use what `kubectl get nodes -o yaml` prints"]
+            [f"{file}: there is no Node in it, only {others}: use what `kubectl get nodes -o yaml` prints"]
         )
     nameless = [number for number, node in enumerate(nodes) if _name(node) == UNNAMED]
     if nameless:
         raise InvalidInputs([f"{file}: node {number + 1} has no metadata.name: give it one" for number in nameless])
     _refuse_twice([_name(node) for node in nodes], "Node")
-    return ClusterObjects(nodes, slices)
+    return ClusterObjects(nodes, slices, pods)
 
 
 def _documents(file: str) -> list[Document]:
@@ -111,13 +103,10 @@ def _is_meant(document: Document) -> bool:
     return not isinstance(kind, str) or group == GROUP or nearest(kind, [KIND], likeness=0.8) is not None
 
 
-def _service(document: Document, namespace: str | None, default: str) -> VLMService:
+def _service(document: Document, namespace: str | None) -> VLMService:
     lines = [*_wrong_type(document), *_wrong_metadata(document, namespace)]
-    if isinstance(metadata := document.get("metadata"), dict):
-        document = {
-            **document,
-            "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace or default},
-        }
+    if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
+        document = {**document, "metadata": {"namespace": namespace, **metadata}}
     try:
         # The server fills status and the rest of the metadata; a plan needs neither.
         service = VLMService.model_validate({k: v for k, v in document.items() if k != "status"})

@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from vlm_operator.cli.errors import ClusterError, InvalidInputs
+
 DESCRIPTION = "Plans, and explains, vision-language models served on Kubernetes."
 EXIT_CODES = (
     "exit codes: 0: done; 1: no plan can be made (the findings say why), or the cluster did not answer; "
@@ -29,8 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """The command that was chosen, with its errors as lines on standard error."""
-    from vlm_operator.cli.inputs import InvalidInputs
-
     try:
         if options.command == "plan":
             from vlm_operator.cli.plan import plan
@@ -43,6 +43,9 @@ def run(options: argparse.Namespace) -> int:
         for line in error.lines:
             print(f"error: {line}", file=sys.stderr)
         return 2
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 def parser() -> argparse.ArgumentParser:

@@ -11,22 +11,24 @@ import yaml
 
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
-from vlm_operator.cli.inputs import ClusterObjects, InvalidInputs, read_nodes, read_services
+from vlm_operator.cli.errors import InvalidInputs
+from vlm_operator.cli.inputs import ClusterObjects, read_nodes, read_services
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.nodes import node_facts
+from vlm_operator.facts.usage import in_use
 from vlm_operator.planning import Cluster, plan_with_manifests
 
 
 def plan(options: argparse.Namespace) -> int:
     """Plans every VLMService in the files. Exit code 1 when one of them cannot be run."""
+    services = read_services(options.filename, options.namespace)
     if options.nodes is not None:
-        services = read_services(options.filename, options.namespace)
         objects = read_nodes(options.nodes)
     else:
         from vlm_operator.cli.cluster import connect
 
         connection = connect(options)
-        services = read_services(options.filename, options.namespace, default=connection.namespace)
+        services = [_in_namespace(service, connection.namespace) for service in services]
         objects = connection.objects()
     image = options.runtime_image or f"vlm-operator:{version('vlm-operator')}"
     plans = _plans(services, objects, image)
@@ -34,12 +36,19 @@ def plan(options: argparse.Namespace) -> int:
     return 1 if any(p.errors for p in plans) else 0
 
 
+def _in_namespace(service: VLMService, default: str) -> VLMService:
+    """The service where ``kubectl apply`` would put it."""
+    if service.metadata.get("namespace"):
+        return service
+    return service.model_copy(update={"metadata": {**service.metadata, "namespace": default}})
+
+
 def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
     """What the service's plan may know of these nodes."""
     resource = service.spec.hardware.resource_name
     return Cluster(
         nodes=tuple(node_facts(node, objects.slices, resource) for node in objects.nodes),
-        in_use=objects.in_use.get(resource, {}),
+        in_use=in_use(objects.pods, resource, service.namespace, service.name),
         has_leader_worker_sets=objects.has_leader_worker_sets,
     )
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from vlm_api.names import LABEL_SERVICE
+from vlm_operator.facts.usage import in_use
 from vlm_operator.kube.client import ApiError, Client
 from vlm_operator.kube.kinds import POD
 
@@ -31,18 +30,7 @@ class Usage:
     def of(self, resource: str, namespace: str, service: str) -> Mapping[str, int]:
         """Devices of that resource asked for on each node by pods of others. Read at the first look into it."""
 
-        def count() -> Counter[str]:
-            found: Counter[str] = Counter()
-            for pod in self._running():
-                metadata = pod["metadata"]
-                own = (
-                    metadata["namespace"] == namespace and (metadata.get("labels") or {}).get(LABEL_SERVICE) == service
-                )
-                if not own:
-                    found[pod["spec"]["nodeName"]] += asked_for(pod, resource)
-            return found
-
-        return _Lazy(count)
+        return _Lazy(lambda: in_use(self._running(), resource, namespace, service))
 
     def _running(self) -> list[dict[str, Any]]:
         now = self._clock()
@@ -59,19 +47,6 @@ class Usage:
                 raise
         # An operator of a few namespaces may not see the others' pods: what these use is then not counted.
         return [p for n in self._namespaces for p in self._client.list(POD, n, fields=RUNNING, cached=True)]
-
-
-def asked_for(pod: Mapping[str, Any], resource: str) -> int:
-    """Devices of a pod: what its containers ask for together, or an init container alone where that is more."""
-    spec = pod.get("spec") or {}
-
-    def of(container: Mapping[str, Any]) -> int:
-        resources = container.get("resources") or {}
-        wanted = (resources.get("limits") or {}).get(resource) or (resources.get("requests") or {}).get(resource) or 0
-        return int(wanted) if str(wanted).isdigit() else 0
-
-    together = sum(of(c) for c in spec.get("containers") or [])
-    return max([together, *(of(c) for c in spec.get("initContainers") or [])])
 
 
 class _Lazy(Mapping[str, int]):

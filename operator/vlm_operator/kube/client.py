@@ -40,17 +40,31 @@ class ApiError(Exception):
         return self.status in (400, 403, 405, 413, 415, 422)
 
 
-def configure() -> None:
-    """Takes the pod's service account, or else the kubeconfig. Raises ApiError where there is neither."""
+def configure(kubeconfig: str | None = None, context: str | None = None) -> None:
+    """Takes the pod's service account, or else the kubeconfig; only the kubeconfig where the caller names it or a context.
+
+    Raises ApiError where there is neither.
+    """
     try:
-        kubernetes_config.load_incluster_config()  # type: ignore[no-untyped-call]
-        return
+        if kubeconfig is None and context is None:
+            kubernetes_config.load_incluster_config()  # type: ignore[no-untyped-call]
+            return
     except kubernetes_config.ConfigException:
         pass
     try:
-        kubernetes_config.load_kube_config()  # type: ignore[no-untyped-call]
+        kubernetes_config.load_kube_config(config_file=kubeconfig, context=context)  # type: ignore[no-untyped-call]
     except (kubernetes_config.ConfigException, OSError) as error:
         raise ApiError(0, "NoConfig", f"no service account and no usable kubeconfig: {error}") from error
+
+
+def context_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace of that context, or of the current one; ``default`` where it names none or there is no kubeconfig."""
+    try:
+        contexts, current = kubernetes_config.list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
+    except (kubernetes_config.ConfigException, OSError):
+        return "default"
+    chosen = next((c for c in contexts if c["name"] == context), current) or {}
+    return str((chosen.get("context") or {}).get("namespace") or "default")
 
 
 class Client:

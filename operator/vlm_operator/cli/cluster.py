@@ -1,0 +1,80 @@
+"""What the commands read from the cluster. Imports the Kubernetes client, which takes a while to load."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from vlm_api.names import LABEL_SERVICE
+from vlm_operator.cli.documents import Document
+from vlm_operator.cli.errors import ClusterError
+from vlm_operator.cli.inputs import ClusterObjects
+from vlm_operator.kube import kinds
+from vlm_operator.kube.client import ApiError, Client, configure, context_namespace
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A cluster, as the user's kubeconfig and flags name it."""
+
+    client: Client
+    namespace: str
+    """What the flag says, else the context's."""
+
+    def objects(self) -> ClusterObjects:
+        """Nodes, devices and the pods that use them. Raises ClusterError."""
+        with _asking():
+            return ClusterObjects(
+                nodes=tuple(self.client.list(kinds.NODE)),
+                slices=tuple(
+                    self.client.list(kinds.RESOURCE_SLICE) if self.client.serves(kinds.RESOURCE_SLICE) else []
+                ),
+                pods=tuple(self._running_pods()),
+                has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
+            )
+
+    def service(self, name: str) -> Document:
+        """The VLMService of that name. Raises ClusterError where there is none."""
+        with _asking():
+            if not self.client.serves(kinds.VLM_SERVICE):
+                raise ClusterError("the cluster does not know VLMServices: install the operator's chart first")
+            found = self.client.get(kinds.VLM_SERVICE, self.namespace, name)
+        if found is None:
+            raise ClusterError(
+                f"there is no VLMService {name} in namespace {self.namespace}: `kubectl get vlms -A` lists all of them"
+            )
+        return found
+
+    def pods(self, name: str) -> list[Document]:
+        """The pods of a VLMService, by name. Raises ClusterError."""
+        with _asking():
+            found = self.client.list(kinds.POD, self.namespace, labels=f"{LABEL_SERVICE}={name}")
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def _running_pods(self) -> list[Document]:
+        try:
+            return self.client.list(kinds.POD, fields="spec.nodeName!=")
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            print("note: the pods of other namespaces cannot be seen: every device counts as free", file=sys.stderr)
+            return []
+
+
+def connect(options: argparse.Namespace) -> Connection:
+    """The cluster that kubectl would speak to. Raises ClusterError where no kubeconfig can be used."""
+    with _asking():
+        configure(options.kubeconfig, options.context)
+    namespace = options.namespace or context_namespace(options.kubeconfig, options.context)
+    return Connection(Client(), namespace)
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise ClusterError(error.message) from error
