@@ -1,0 +1,166 @@
+"""The objects around the pod, and the hash that ties them together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from unit.render.samples import objects, plan, sealed, service
+
+from vlm_api.plan import Finding, PlanMemory, PlanResources, Setting, Severity, Source
+from vlm_operator import render
+
+
+def names(made, of) -> list[str]:
+    finished, template = sealed(made, of)
+    return [f"{o['kind']}/{o['metadata']['name']}" for o in render.objects(finished, template, of, None)]
+
+
+def test_a_plain_service_is_a_plan_a_service_and_a_deployment_in_this_order():
+    plan_hash = sealed(plan(), service())[0].hash
+    assert names(plan(), service()) == [f"ConfigMap/vlm-plan-{plan_hash}", "Service/vlm", "Deployment/vlm"]
+
+
+def test_everything_carries_the_services_labels_and_its_owner():
+    finished, template = sealed(plan(), service())
+    owner = {"uid": "u", "controller": True}
+    for made in render.objects(finished, template, service(), owner):
+        assert made["metadata"]["labels"]["vlmserve.dev/service"] == "vlm"
+        assert made["metadata"]["labels"]["vlmserve.dev/plan"] == finished.hash
+        assert made["metadata"]["ownerReferences"] == [owner]
+        assert made["metadata"]["namespace"] == "default"
+
+
+def test_the_service_selects_the_pods_and_keeps_doing_so_when_the_plan_changes():
+    made = objects(plan(), service())
+    selector = made["Service"]["spec"]["selector"]
+    assert selector.items() <= made["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
+    assert made["Deployment"]["spec"]["selector"]["matchLabels"] == selector
+    assert "vlmserve.dev/plan" not in selector
+    assert [p["port"] for p in made["Service"]["spec"]["ports"]] == [8000]
+
+
+def test_the_pod_mounts_the_plan_of_its_own_hash():
+    finished, _ = sealed(plan(), service())
+    template = objects(plan(), service())["Deployment"]["spec"]["template"]
+    (volume,) = [v for v in template["spec"]["volumes"] if v["name"] == "plan"]
+    assert volume["configMap"]["name"] == f"vlm-plan-{finished.hash}"
+    assert template["metadata"]["labels"]["vlmserve.dev/plan"] == finished.hash
+
+
+def test_the_stored_template_makes_the_same_pods_again():
+    finished, template = sealed(plan(), service())
+    stored = json.loads(objects(plan(), service())["ConfigMap"]["data"]["pod-template.json"])
+    assert render.objects(finished, stored, service(), None) == render.objects(finished, template, service(), None)
+    assert render.plan_hash(finished, stored) == finished.hash
+
+
+def test_with_autoscaling_replicas_are_never_sent():
+    scaled = service(scaling={"minReplicas": 2, "maxReplicas": 4, "targetInFlight": 200})
+    made = objects(plan(), scaled)
+    assert "replicas" not in made["Deployment"]["spec"]
+    autoscaler = made["HorizontalPodAutoscaler"]["spec"]
+    assert (autoscaler["minReplicas"], autoscaler["maxReplicas"]) == (2, 4)
+    assert autoscaler["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "vlm"}
+    assert autoscaler["metrics"][0]["pods"]["target"]["averageValue"] == "200"
+
+
+@pytest.mark.parametrize(("concurrency", "target"), [(400, "320"), (1, "1"), (None, "32")])
+def test_the_autoscalers_target_follows_the_declared_traffic(concurrency, target):
+    workload = {} if concurrency is None else {"concurrency": concurrency}
+    made = objects(plan(), service(scaling={"maxReplicas": 2}, workload=workload))
+    assert made["HorizontalPodAutoscaler"]["spec"]["metrics"][0]["pods"]["target"]["averageValue"] == target
+
+
+@pytest.mark.parametrize(
+    ("spec", "replicas"),
+    [({}, 1), ({"replicas": 3}, 3), ({"replicas": 0}, 0), ({"suspend": True, "replicas": 3}, 0)],
+)
+def test_replicas_are_what_the_user_said(spec, replicas):
+    assert objects(plan(), service(**spec))["Deployment"]["spec"]["replicas"] == replicas
+
+
+def test_by_default_the_old_pod_makes_room_before_the_new_one_starts():
+    strategy = objects(plan(), service())["Deployment"]["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+
+
+def test_several_nodes_are_a_leader_worker_set_that_restarts_whole():
+    made = objects(plan(resources=PlanResources(devices_per_pod=8, pods=2)), service(replicas=2))
+    assert "Deployment" not in made
+    group = made["LeaderWorkerSet"]
+    assert group["spec"]["replicas"] == 2
+    assert group["spec"]["leaderWorkerTemplate"]["size"] == 2
+    assert group["spec"]["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
+    # Its controller makes a headless Service of the set's own name.
+    assert group["metadata"]["name"] != made["Service"]["metadata"]["name"]
+    assert made["Service"]["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+
+
+def test_a_pod_monitor_is_made_only_where_asked():
+    assert "PodMonitor" not in objects(plan(), service())
+    made = objects(plan(), service(metrics={"podMonitor": True}))["PodMonitor"]
+    assert [e["port"] for e in made["spec"]["podMetricsEndpoints"]] == ["http", "runtime"]
+
+
+def test_devices_through_claims_bring_their_template():
+    hardware = plan().hardware.model_copy(update={"claims": True, "resource_name": None})
+    made = objects(plan(hardware=hardware, resources=PlanResources(devices_per_pod=2, pods=1)), service())
+    request = made["ResourceClaimTemplate"]["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+    assert request["count"] == 2
+    assert "semver('9.0.0')" in request["selectors"][0]["cel"]["expression"]
+    claim = made["Deployment"]["spec"]["template"]["spec"]["resourceClaims"][0]
+    assert claim["resourceClaimTemplateName"] == made["ResourceClaimTemplate"]["metadata"]["name"]
+
+
+def hash_of(made=None, **spec) -> str:
+    return sealed(made or plan(), service(**spec))[0].hash
+
+
+def test_the_hash_is_ten_hex_digits_and_stable():
+    assert hash_of() == hash_of()
+    assert len(hash_of()) == 10
+    int(hash_of(), 16)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"findings": [Finding(severity=Severity.WARNING, reason="X", message="y")]},
+        {"memory": PlanMemory(weights_mib=5, shared_memory_mib=8192, host_memory_mib=65536)},
+        {"spec_digest": "other"},
+        {"settings": [Setting(name="a", applied=False, source=Source.ENGINE, rule="r", reason="why")]},
+    ],
+    ids=["a finding", "the memory sum", "the spec's digest", "a setting left alone"],
+)
+def test_what_only_explains_a_plan_replaces_no_pod(changes):
+    assert hash_of(plan(**changes)) == hash_of()
+
+
+@pytest.mark.parametrize("spec", [{"replicas": 5}, {"suspend": True}, {"scaling": {"maxReplicas": 3}}])
+def test_the_number_of_pods_replaces_no_pod(spec):
+    assert hash_of(**spec) == hash_of()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"engine": plan().engine.model_copy(update={"args": ["--host", "::"]})},
+        {"runtime": plan().runtime.model_copy(update={"startup_budget_seconds": 901})},
+        {"settings": [Setting(name="a", value=1, applied=True, source=Source.USER, rule="r", reason="why")]},
+        {"hardware": plan().hardware.model_copy(update={"match_labels": {"x": "y"}})},
+    ],
+    ids=["an argument", "the start's budget", "an applied setting", "the hardware's labels"],
+)
+def test_what_pods_run_with_replaces_them(changes):
+    assert hash_of(plan(**changes)) != hash_of()
+
+
+def test_the_plan_that_pods_read_fits_into_a_config_map():
+    many = [
+        Setting(name=f"s{i}", value="v" * 40, applied=True, source=Source.USER, rule="r" * 40, reason="w" * 300)
+        for i in range(256)
+    ]
+    made = objects(plan(settings=many), service())["ConfigMap"]
+    assert len(json.dumps(made)) < 1_000_000
+    assert made["immutable"] is True
