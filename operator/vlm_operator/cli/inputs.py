@@ -50,7 +50,8 @@ class ClusterObjects:
 def read_services(files: Iterable[str], namespace: str | None) -> list[VLMService]:
     """The VLMServices in the files. Other objects are left aside, which is said on standard error.
 
-    ``namespace`` is what the command line says; a manifest that says another is refused, as kubectl does it. Raises InvalidInputs with all that is wrong.
+    ``namespace`` is what the command line says; a manifest that says another is refused, as kubectl does it.
+    Raises InvalidInputs with all that is wrong.
     """
     documents = [document for file in files for document in _documents(file)]
     mine = [document for document in documents if _is_meant(document)]
@@ -68,7 +69,7 @@ def read_services(files: Iterable[str], namespace: str | None) -> list[VLMServic
         raise InvalidInputs(lines)
     _refuse_twice([f"{s.namespace}/{s.name}" for s in services], KIND)
     for document in documents:
-        if document not in mine:
+        if not _is_meant(document):
             print(f"note: {_kind(document)} {_name(document)} is left aside: only {KIND}s are planned", file=sys.stderr)
     return services
 

@@ -36,9 +36,9 @@ def run(options: argparse.Namespace) -> int:
             from vlm_operator.cli.plan import plan
 
             return plan(options)
-        from vlm_operator.cli import live
+        from vlm_operator.cli.live import explain, status
 
-        return live.explain(options) if options.command == "explain" else live.status(options)
+        return explain(options) if options.command == "explain" else status(options)
     except InvalidInputs as error:
         for line in error.lines:
             print(f"error: {line}", file=sys.stderr)

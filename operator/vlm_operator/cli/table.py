@@ -127,10 +127,9 @@ def _print_settings(
     alone = [s for s in settings if not s.applied]
     # The same measurement stands behind many settings: it is named once, below them.
     evidence = list(dict.fromkeys(s.evidence for s in (*applied, *alone) if s.evidence))
-    engine_says = ["ENGINE SAYS"] if effective is not None else []
     if applied:
         console.print(heading("Settings"))
-        table = columns("SETTING", "VALUE", *engine_says, "SOURCE", "WHY")
+        table = columns("SETTING", "VALUE", *(["ENGINE SAYS"] if effective is not None else []), "SOURCE", "WHY")
         for setting in applied:
             source = Text(setting.source.value, style=SOURCE_STYLE.get(setting.source, ""))
             says = [_says(setting, effective)] if effective is not None else []
@@ -138,10 +137,9 @@ def _print_settings(
         console.print(table)
     if alone:
         console.print(heading("Left alone"))
-        table = columns("SETTING", *(engine_says or ["ENGINE TAKES"]), "WHY")
+        table = columns("SETTING", "ENGINE TAKES", "WHY")
         for setting in alone:
-            takes = _says(setting, effective) if effective is not None else Text(shown(setting.expected))
-            table.add_row(INDENT + setting.name, takes, _why(setting, evidence))
+            table.add_row(INDENT + setting.name, _says(setting, effective), _why(setting, evidence))
         console.print(table)
     if evidence:
         console.print()
@@ -150,10 +148,10 @@ def _print_settings(
 
 
 def _says(setting: Setting, effective: Mapping[str, EffectiveSetting] | None) -> Text:
-    """What the running engine says; red where it is not what was planned."""
+    """What the running engine says, red where it is not what was planned. One that is not named says what was planned."""
     found = (effective or {}).get(setting.name)
     if found is None:
-        return Text(shown(setting.value if setting.applied else setting.expected), style="dim")
+        return Text(shown(setting.value if setting.applied else setting.expected))
     return Text(shown(found.effective), style="" if found.agrees else "bold red")
 
 
