@@ -1,0 +1,181 @@
+"""The container's first process: ``python3 start.py`` beside the engine, or ``python3 -m vlm_runtime``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from pydantic import ValidationError
+
+from vlm_api.names import PLAN_KEY, PLAN_MOUNT, RUNTIME_PORT, TERMINATION_LOG
+from vlm_api.plan import ServingPlan
+from vlm_api.report import Failure
+from vlm_runtime import nvml, server
+from vlm_runtime.cgroup import oom_kills
+from vlm_runtime.client import EngineClient
+from vlm_runtime.command import BadEnvironment, EngineCommand, engine_command
+from vlm_runtime.engine_process import EngineProcess, adopt_orphans
+from vlm_runtime.failure import failure
+from vlm_runtime.hardware import shortcomings
+from vlm_runtime.output import Output
+from vlm_runtime.phases import phase_of
+from vlm_runtime.redact import Redactor, secrets_in
+from vlm_runtime.state import RuntimeState
+from vlm_runtime.supervisor import Asked, Child, Event, Lost, Supervisor
+from vlm_runtime.watcher import Watcher
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line. In a pod all of it has its default."""
+
+    plan: Path
+    port: int
+    engine_port: int | None
+    engine_command: Sequence[str]
+    termination_log: Path
+    endpoint_delay_seconds: float
+
+
+def options(argv: Sequence[str] | None = None) -> Options:
+    """Reads the command line; ends the process with code 2 where it is wrong."""
+    parser = argparse.ArgumentParser(
+        "vlm_runtime", description="Runs and watches one pod's engine.", allow_abbrev=False
+    )
+    parser.add_argument("--plan", type=Path, default=Path(PLAN_MOUNT) / PLAN_KEY, help="the ServingPlan")
+    parser.add_argument("--port", type=int, default=RUNTIME_PORT, help="probes, metrics and report")
+    parser.add_argument("--engine-port", type=int, help="instead of the port in the plan")
+    parser.add_argument(
+        "--engine-command",
+        nargs="+",
+        default=[sys.executable, "-m", "sglang.launch_server"],
+        help="what is started with the plan's arguments",
+    )
+    parser.add_argument(
+        "--termination-log", type=Path, default=Path(TERMINATION_LOG), help="where a failure is explained"
+    )
+    parser.add_argument(
+        "--endpoint-delay-seconds",
+        type=float,
+        default=5.0,
+        help="how long to serve on after SIGTERM, until no new requests come",
+    )
+    return Options(**vars(parser.parse_args(argv)))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The container's life: exit code 0 where it was asked to end, 1 with a termination message everywhere else."""
+    events: SimpleQueue[Event] = SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _: events.put(Asked(n)))
+    signal.signal(signal.SIGCHLD, lambda *_: events.put(Child()))
+
+    chosen = options(argv)
+    # Unbuffered: a thread that writes while the interpreter ends must not hold a lock of its buffers.
+    output = Output(open(1, "wb", buffering=0, closefd=False), Redactor(secrets_in(os.environ)))  # noqa: SIM115
+    lost = _run(chosen, events, output)
+    if lost is None:
+        return 0
+    _explain(lost, chosen.termination_log, output)
+    return 1
+
+
+def _run(chosen: Options, events: SimpleQueue[Event], output: Output) -> Failure | None:
+    try:
+        plan = ServingPlan.model_validate_json(chosen.plan.read_bytes())
+        command = _command(plan, chosen)
+    except ValidationError as error:
+        return failure("BadPlan", f"{chosen.plan} is no ServingPlan: {_first_problems(error)}.")
+    except (OSError, BadEnvironment) as error:
+        return failure("BadPlan", f"{error}.")
+
+    state = RuntimeState(plan.hash, plan.runtime.startup_budget_seconds)
+    try:
+        server.serve(state, chosen.port)
+    except OSError as error:
+        return failure("BadPlan", f"The runtime cannot listen on port {chosen.port}: {error}.")
+
+    mismatch = _check_hardware(plan, state, output)
+    if mismatch is not None:
+        return mismatch
+    return _supervise(plan, command, chosen, state, events, output)
+
+
+def _first_problems(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in problems[:3])
+
+
+def _command(plan: ServingPlan, chosen: Options) -> EngineCommand:
+    return engine_command(
+        plan,
+        os.environ,
+        chosen.engine_command,
+        library=str(Path(__file__).resolve().parent.parent),
+        port=chosen.engine_port,
+    )
+
+
+def _check_hardware(plan: ServingPlan, state: RuntimeState, output: Output) -> Failure | None:
+    if plan.runtime.hardware.device != "cuda":
+        return None
+    found = nvml.find_hardware(nvml.load())
+    state.found(found)
+    if found.note is not None:
+        output.say(found.note)
+    problems = shortcomings(plan.runtime.hardware, found)
+    return failure("HardwareMismatch", "; ".join(problems) + ".") if problems else None
+
+
+def _supervise(
+    plan: ServingPlan,
+    command: EngineCommand,
+    chosen: Options,
+    state: RuntimeState,
+    events: SimpleQueue[Event],
+    output: Output,
+) -> Failure | None:
+    def on_line(line: str) -> None:
+        phase = phase_of(line)
+        if phase is not None and state.advance(phase):
+            output.say(f"{phase.value} after {state.elapsed_seconds:.0f} s")
+
+    adopt_orphans()
+    watcher = Watcher(
+        plan,
+        EngineClient(command, plan.engine.version),
+        state,
+        is_head=command.is_head,
+        say=output.say,
+        on_failure=lambda lost: events.put(Lost(lost)),
+    )
+    supervisor = Supervisor(
+        plan,
+        EngineProcess(command, output, on_line),
+        state,
+        output,
+        events,
+        endpoint_delay_seconds=chosen.endpoint_delay_seconds,
+        oom_kills=oom_kills,
+    )
+    return supervisor.run(watcher.run)
+
+
+def _explain(lost: Failure, path: Path, output: Output) -> None:
+    """Writes the termination message, which the operator shows in the service's status."""
+    lost = output.without_secrets(lost)
+    output.say(f"{lost.reason}: {lost.message}")
+    try:
+        path.write_text(lost.model_dump_json(by_alias=True), encoding="utf-8")
+    except OSError as error:
+        output.say(f"the termination message could not be written: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Asks the engine, over the loopback address."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+
+from vlm_runtime.command import EngineCommand
+from vlm_runtime.image import data_url
+
+# From this version on, /ready says cheaply whether the engine serves. Before it, /health runs a token through the
+# model and takes at least one second.
+FIRST_WITH_READY: Final = (0, 5, 20)
+HEALTH_TIMEOUT_SECONDS: Final = 25.0
+READY_TIMEOUT_SECONDS: Final = 10.0
+
+
+class EngineUnreachable(Exception):
+    """No answer. ``str()`` says why in a few words."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON. Raises ValueError where it is none."""
+        return json.loads(self.body)
+
+    def brief(self) -> str:
+        """The beginning of the body on one line."""
+        return " ".join(self.body[:400].decode("utf-8", "replace").split())
+
+
+class EngineClient:
+    """The engine's HTTP API, as far as the runtime asks it."""
+
+    def __init__(self, command: EngineCommand, version: str | None) -> None:
+        self._command = command
+        # A follower of a group has a small server of its own, which knows /health only and answers at once.
+        self._has_ready = command.is_head and (version is None or _at_least(version, FIRST_WITH_READY))
+
+    @property
+    def poll_seconds(self) -> float:
+        """How often it is worth asking whether the engine serves."""
+        return 2.0 if self._has_ready or not self._command.is_head else 15.0
+
+    def is_serving(self) -> Answer:
+        """Whether the engine serves: status 200. Raises EngineUnreachable."""
+        if self._has_ready:
+            answer = self._request("GET", "/ready", timeout=READY_TIMEOUT_SECONDS)
+            if answer.status not in (401, 404):
+                return answer
+            # The version was not known, or not what its image said.
+            self._has_ready = False
+        return self._request("GET", "/health", timeout=HEALTH_TIMEOUT_SECONDS)
+
+    def ask_about_image(self, model: str, width: int, height: int, *, timeout_seconds: float) -> Answer:
+        """One real question about a generated image of that size in pixels. Raises EngineUnreachable."""
+        content = [
+            {"type": "image_url", "image_url": {"url": data_url(width, height)}},
+            {"type": "text", "text": "What is in this picture?"},
+        ]
+        question = {
+            "model": model,
+            "messages": [{"role": "user", "content": content}],
+            "max_tokens": 1,
+            "temperature": 0,
+        }
+        return self._request(
+            "POST", "/v1/chat/completions", body=json.dumps(question).encode(), timeout=timeout_seconds
+        )
+
+    def server_info(self) -> dict[str, Any]:
+        """What the engine says it uses. Holds its keys: never to be shown whole.
+
+        Raises EngineUnreachable, and ValueError where the answer is not what it should be.
+        """
+        answer = self._request("GET", "/server_info", timeout=30.0)
+        info = answer.json() if answer.status == 200 else None
+        if not isinstance(info, dict):
+            raise ValueError(f"/server_info answered {answer.status}")
+        return info
+
+    def _request(self, method: str, path: str, *, body: bytes | None = None, timeout: float) -> Answer:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if self._command.api_key is not None:
+            headers["Authorization"] = f"Bearer {self._command.api_key}"
+        connection = self._connect(timeout)
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            response = connection.getresponse()
+            return Answer(response.status, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise EngineUnreachable(f"{path}: {type(error).__name__}") from error
+        finally:
+            connection.close()
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        if not self._command.tls:
+            return http.client.HTTPConnection("127.0.0.1", self._command.port, timeout=timeout)
+        # The certificate is made out for the service's name, not for the loopback address.
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection("127.0.0.1", self._command.port, timeout=timeout, context=context)
+
+
+def _at_least(version: str, first: tuple[int, ...]) -> bool:
+    """Whether ``0.5.20.post1`` is 0.5.20 or later; a version that cannot be read counts as new."""
+    numbers = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return not numbers or tuple(numbers) >= first

@@ -1,0 +1,132 @@
+"""From the plan and the pod's environment to the engine's command line and environment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from vlm_api.names import ENGINE_PORT, ENV_API_KEY, ENV_DEVICE
+from vlm_api.plan import ServingPlan
+
+# The engine's rendezvous between the pods of a group.
+GROUP_PORT: Final = 20000
+
+# SGLang waits up to a minute for dumps of a crash before it ends: without them the pod is back sooner.
+_DEFAULTS: Final = {
+    "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
+    "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+class BadEnvironment(Exception):
+    """The pod lacks what the plan needs. ``str()`` is one sentence with the variable and the next step."""
+
+
+@dataclass(frozen=True)
+class EngineCommand:
+    """What is started, and how it is reached afterwards."""
+
+    argv: tuple[str, ...] = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    port: int
+    api_key: str | None = field(default=None, repr=False)
+    tls: bool = False
+    rank: int = 0
+    """The pod's place in its group; 0 is the head, which alone answers requests."""
+
+    @property
+    def is_head(self) -> bool:
+        """True: this pod answers requests; False: it only computes for the head of its group."""
+        return self.rank == 0
+
+
+def engine_command(
+    plan: ServingPlan,
+    environ: Mapping[str, str],
+    launcher: Sequence[str],
+    *,
+    library: str | None = None,
+    port: int | None = None,
+) -> EngineCommand:
+    """The engine's command.
+
+    ``launcher``: what comes before the plan's arguments, such as ``[python3, -m, sglang.launch_server]``. ``library``:
+    the folder that holds this runtime, put first on the child's PYTHONPATH so that the engine finds the plugins.
+    ``port``: replaces the plan's port. Raises BadEnvironment for a group whose variables are missing.
+    """
+    args = [*plan.engine.args]
+    env = {**plan.engine.env, **environ}
+    for name, value in _DEFAULTS.items():
+        env.setdefault(name, value)
+    if library is not None:
+        env["PYTHONPATH"] = ":".join(p for p in (library, env.get("PYTHONPATH")) if p)
+    if plan.hardware.device == "cpu":
+        env[ENV_DEVICE] = "cpu"
+    else:
+        env.pop(ENV_DEVICE, None)
+
+    key = env.pop(ENV_API_KEY, None) or None
+    written_key = _option(args, "--api-key")
+    if written_key is None and key is not None:
+        args += ["--api-key", key]
+    if port is not None:
+        args += ["--port", str(port)]
+    rank = 0
+    if plan.runtime.nodes > 1:
+        rank, group = _group(plan.runtime.nodes, environ)
+        args += group
+    return EngineCommand(
+        argv=(*launcher, *args),
+        env=env,
+        port=int(_option(args, "--port") or ENGINE_PORT),
+        api_key=written_key or key,
+        tls=_option(args, "--ssl-certfile") is not None,
+        rank=rank,
+    )
+
+
+def _group(nodes: int, environ: Mapping[str, str]) -> tuple[int, list[str]]:
+    """This pod's rank, and the arguments that join it to its group, from LeaderWorkerSet's variables."""
+    size, index, leader = (
+        _number(environ, "LWS_GROUP_SIZE"),
+        _number(environ, "LWS_WORKER_INDEX"),
+        environ.get("LWS_LEADER_ADDRESS", ""),
+    )
+    if not leader:
+        raise BadEnvironment(_missing("LWS_LEADER_ADDRESS"))
+    if size != nodes:
+        raise BadEnvironment(
+            f"LWS_GROUP_SIZE is {size}, but the plan is for {nodes} nodes: set spec.leaderWorkerTemplate.size of the "
+            f"LeaderWorkerSet to {nodes}"
+        )
+    address = f"[{leader}]" if ":" in leader else leader
+    return index, [
+        "--nnodes", str(size), "--node-rank", str(index), "--dist-init-addr", f"{address}:{GROUP_PORT}",
+    ]  # fmt: skip
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environ[name])
+    except (KeyError, ValueError):
+        raise BadEnvironment(_missing(name)) from None
+
+
+def _missing(name: str) -> str:
+    return (
+        f"{name} is not set to what a group of several nodes needs: the pod must come from a LeaderWorkerSet "
+        f"(version 0.6 or later)"
+    )
+
+
+def _option(args: Sequence[str], flag: str) -> str | None:
+    """The last value of a flag, written ``--flag value`` or ``--flag=value``."""
+    value: str | None = None
+    for i, arg in enumerate(args):
+        if arg == flag and i + 1 < len(args):
+            value = args[i + 1]
+        elif arg.startswith(f"{flag}="):
+            value = arg.partition("=")[2]
+    return value

@@ -1,0 +1,110 @@
+"""The engine's process: started, read, signalled, reaped."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from vlm_runtime.command import EngineCommand
+from vlm_runtime.failure import Exit
+from vlm_runtime.output import LineSplitter, Output
+from vlm_runtime.processes import children
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_READ_BYTES: Final = 1 << 16
+
+
+class EngineProcess:
+    """One run of the engine, in a session of its own so that all of it can be ended at once."""
+
+    def __init__(self, command: EngineCommand, output: Output, on_line: Callable[[str], None]) -> None:
+        self._command = command
+        self._output = output
+        self._on_line = on_line
+        self._pid = 0
+        self._reader: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process number of the engine's main process."""
+        return self._pid
+
+    def start(self) -> None:
+        """Starts it. Raises OSError where the program is not there."""
+        read_end, write_end = os.pipe()
+        try:
+            self._pid = os.posix_spawn(
+                self._command.argv[0],
+                self._command.argv,
+                self._command.env,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, write_end, 1),
+                    (os.POSIX_SPAWN_DUP2, write_end, 2),
+                ],
+                setsid=True,
+            )
+        except OSError:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        self._reader = threading.Thread(target=self._read, args=(read_end,), name="log", daemon=True)
+        self._reader.start()
+
+    def terminate(self) -> None:
+        """Asks the main process to end. Only that one: it ends its workers itself, after their last request."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends all of it at once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+
+    def reap(self) -> Exit | None:
+        """Collects every child that ended, adopted ones too; how the engine ended once it did."""
+        ended: Exit | None = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return ended
+            if pid == 0:
+                return ended
+            if pid == self._pid:
+                code = os.waitstatus_to_exitcode(status)
+                ended = Exit(signal=-code) if code < 0 else Exit(code=code)
+
+    def clear(self, timeout_seconds: float = 5.0) -> None:
+        """After the engine's end: ends what it left behind, so that the pipe closes and the last lines are there."""
+        self.kill()
+        for pid in children(os.getpid()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if self._reader is not None:
+            self._reader.join(timeout_seconds)
+        self.reap()
+
+    def _read(self, read_end: int) -> None:
+        splitter = LineSplitter()
+        with open(read_end, "rb", buffering=0) as pipe:
+            while data := pipe.read(_READ_BYTES):
+                self._pass_on(splitter.feed(data))
+        self._pass_on(splitter.end())
+
+    def _pass_on(self, block: str) -> None:
+        if block:
+            for line in self._output.engine(block):
+                self._on_line(line)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of orphans below it, as PID 1 is anyway."""
+    if os.getpid() != 1:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,0 +1,89 @@
+"""The runtime's HTTP port: probes, metrics, report."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from vlm_runtime import metrics
+from vlm_runtime.state import Probe, RuntimeState
+
+Page = tuple[int, str, bytes]
+"""Status, content type, body."""
+
+_IDLE_SECONDS: Final = 30
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "vlm-runtime"
+    sys_version = ""
+    timeout = _IDLE_SECONDS
+    pages: Mapping[str, Callable[[], Page]]
+
+    def do_GET(self) -> None:
+        page = self.pages.get(self.path.partition("?")[0])
+        status, kind, body = page() if page else (404, "text/plain; charset=utf-8", _known(self.pages))
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes every few seconds are not worth lines in the pod's log."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # Not HTTPServer's own, which looks the host's name up and may wait for a name server.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "vlm-runtime", self.server_address[1]
+
+
+def serve(state: RuntimeState, port: int) -> int:
+    """Starts to answer on all addresses, in threads of its own; returns the port (0 chooses one).
+
+    Raises OSError where the port is taken.
+    """
+    own = metrics.registry(state)
+    handler = type("Handler", (_Handler,), {"pages": pages(state, own)})
+    dual = socket.has_dualstack_ipv6()
+    server = type("Server", (_Server,), {"address_family": socket.AF_INET6 if dual else socket.AF_INET})(
+        ("::" if dual else "0.0.0.0", port), handler
+    )
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    return int(server.server_port)
+
+
+def pages(state: RuntimeState, own: CollectorRegistry) -> dict[str, Callable[[], Page]]:
+    """Path -> what it answers."""
+    return {
+        "/startupz": lambda: _probe(state.startup_probe()),
+        "/readyz": lambda: _probe(state.readiness_probe()),
+        "/livez": lambda: _probe(state.liveness_probe()),
+        "/metrics": lambda: (200, metrics.CONTENT_TYPE, metrics.exposition(own)),
+        "/report": lambda: (200, "application/json", state.report().model_dump_json(by_alias=True).encode()),
+    }
+
+
+def _probe(probe: Probe) -> Page:
+    return 200 if probe.ok else 503, "text/plain; charset=utf-8", f"{probe.reason}\n".encode()
+
+
+def _known(known: Mapping[str, object]) -> bytes:
+    return f"unknown path; known are {', '.join(known)}\n".encode()

@@ -1,0 +1,167 @@
+"""Follows the engine from outside: until it serves, the first image, what it uses, and whether it goes on serving."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from vlm_api.plan import ServingPlan
+from vlm_api.report import Failure, Phase
+from vlm_runtime.client import Answer, EngineClient, EngineUnreachable
+from vlm_runtime.effective import compare, engine_version
+from vlm_runtime.failure import failure
+from vlm_runtime.processes import Worker, is_alive, workers
+from vlm_runtime.state import RuntimeState
+
+# The engine itself ends about seven seconds after a worker died. Dumps of a crash may take it a minute.
+WORKER_GRACE_SECONDS: Final = 75.0
+# One missed answer says nothing: the engine's event loop may be busy with a burst of images.
+MISSES_UNTIL_UNREADY: Final = 3
+# An engine that refuses a correct question refuses it again.
+REFUSALS_UNTIL_FAILURE: Final = 3
+_INFO_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Waiting times in seconds; tests take shorter ones."""
+
+    start_poll: float = 0.5
+    serving_poll: float | None = None
+    """None: what the engine's version allows."""
+    worker_grace: float = WORKER_GRACE_SECONDS
+
+
+class Watcher:
+    """Runs in a thread of its own until the process ends."""
+
+    def __init__(
+        self,
+        plan: ServingPlan,
+        client: EngineClient,
+        state: RuntimeState,
+        *,
+        is_head: bool,
+        say: Callable[[str], None],
+        on_failure: Callable[[Failure], None],
+        pace: Pace = Pace(),
+    ) -> None:
+        self._plan = plan
+        self._client = client
+        self._state = state
+        self._is_head = is_head
+        self._say = say
+        self._on_failure = on_failure
+        self._pace = pace
+
+    def run(self, engine_pid: int) -> None:
+        """From the engine's start to its end."""
+        self._wait_until_serving()
+        if self._is_head:
+            seconds = self._first_image()
+            if seconds is None:
+                return
+            self._state.became_ready(seconds)
+            self._say(f"ready after {self._state.elapsed_seconds:.0f} s; the first image took {seconds:.2f} s")
+            self._compare_settings()
+        else:
+            self._state.became_ready(None)
+            self._say(f"ready after {self._state.elapsed_seconds:.0f} s, as a part of its group")
+        self._keep_watching(workers(engine_pid))
+
+    def _wait_until_serving(self) -> None:
+        while True:
+            try:
+                if self._client.is_serving().status == 200:
+                    return
+            except EngineUnreachable:
+                pass  # It listens only after the model is loaded; the supervisor keeps the time.
+            time.sleep(self._pace.start_poll)
+
+    def _first_image(self) -> float | None:
+        """Asks until an image is answered: seconds of the answer, or None after a failure was reported."""
+        runtime = self._plan.runtime
+        self._state.advance(Phase.FIRST_IMAGE)
+        refusals = 0
+        while True:
+            began = time.monotonic()
+            try:
+                answer = self._client.ask_about_image(
+                    runtime.served_model_name,
+                    runtime.probe_image_width,
+                    runtime.probe_image_height,
+                    timeout_seconds=max(self._state.remaining_seconds, 1.0),
+                )
+            except EngineUnreachable as error:
+                self._say(f"the first image was not answered: {error}")
+            else:
+                if _is_answer(answer):
+                    return time.monotonic() - began
+                self._say(f"the first image was answered with {answer.status}: {answer.brief()}")
+                refusals += 400 <= answer.status < 500 and answer.status not in (408, 429)
+                if refusals == REFUSALS_UNTIL_FAILURE:
+                    self._on_failure(self._refused(answer))
+                    return None
+            time.sleep(max(1.0, self._pace.start_poll))
+
+    def _refused(self, answer: Answer) -> Failure:
+        size = f"{self._plan.runtime.probe_image_width} x {self._plan.runtime.probe_image_height}"
+        return failure(
+            "ConfigurationError",
+            f"The engine runs, but answers a question about an image of {size} pixels with {answer.status}: "
+            f"{answer.brief()}.",
+        )
+
+    def _compare_settings(self) -> None:
+        for _ in range(_INFO_ATTEMPTS):
+            try:
+                info = self._client.server_info()
+            except (EngineUnreachable, ValueError) as error:
+                self._say(f"the engine did not say what it uses: {error}")
+                time.sleep(self._pace.start_poll)
+                continue
+            settings = compare(self._plan.settings, info)
+            self._state.compared(engine_version(info), settings)
+            for setting in settings:
+                if not setting.agrees:
+                    self._say(
+                        f"{setting.name} was planned as {setting.planned!r}, the engine uses {setting.effective!r}"
+                    )
+            return
+
+    def _keep_watching(self, watched: list[Worker]) -> None:
+        misses = 0
+        first_missed: float | None = None
+        while True:
+            time.sleep(self._pace.serving_poll or self._client.poll_seconds)
+            why_not = self._why_not_serving()
+            misses = misses + 1 if why_not else 0
+            if (misses == 0 or misses >= MISSES_UNTIL_UNREADY) and self._state.serving(why_not):
+                self._say(f"not serving: {why_not}" if why_not else "serving again")
+            dead = [worker for worker in watched if not is_alive(worker)]
+            if not dead:
+                continue
+            first_missed = first_missed or time.monotonic()
+            if time.monotonic() - first_missed >= self._pace.worker_grace:
+                names = ", ".join(sorted({worker.title for worker in dead}))
+                waited = f"{self._pace.worker_grace:.0f} s"
+                self._on_failure(failure("SchedulerDied", f"{names} died, and the engine did not end within {waited}."))
+                return
+
+    def _why_not_serving(self) -> str | None:
+        try:
+            answer = self._client.is_serving()
+        except EngineUnreachable as error:
+            return f"the engine does not answer {error}"
+        return None if answer.status == 200 else f"the engine answers {answer.status}: {answer.brief()}"
+
+
+def _is_answer(answer: Answer) -> bool:
+    if answer.status != 200:
+        return False
+    try:
+        return bool(answer.json()["choices"])
+    except (ValueError, KeyError, TypeError):
+        return False
