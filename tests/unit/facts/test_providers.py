@@ -1,0 +1,124 @@
+"""Clusters without GPU feature discovery: what the clouds' own labels say."""
+
+from __future__ import annotations
+
+import pytest
+
+from vlm_api.plan import Sharing
+from vlm_operator.facts.nodes import node_facts
+
+GKE = "cloud.google.com/gke-"
+AWS = "karpenter.k8s.aws/instance-gpu-"
+
+
+def gpu(labels, offered="8"):
+    facts = node_facts(
+        {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": {"nvidia.com/gpu": offered}}}
+    )
+    assert facts.unusable is None
+    return facts.gpu
+
+
+def coreweave(name, vram):
+    labels = {"gpu.nvidia.com/class": name, "gpu.nvidia.com/model": name, "gpu.nvidia.com/count": "8"}
+    # CoreWeave writes GKE's label as well.
+    return labels | {"gpu.nvidia.com/vram": vram, "cloud.google.com/gke-accelerator": name}
+
+
+def aws(name, memory, prefix=AWS):
+    return {f"{prefix}name": name, f"{prefix}memory": memory, f"{prefix}manufacturer": "nvidia", f"{prefix}count": "8"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "source", "capability", "memory_mib"),
+    [
+        ({f"{GKE}accelerator": "nvidia-h100-80gb", f"{GKE}accelerator-count": "8"}, "gke", "9.0", 81559),
+        ({f"{GKE}accelerator": "nvidia-h100-mega-80gb"}, "gke", "9.0", 81559),
+        ({f"{GKE}accelerator": "nvidia-l4"}, "gke", "8.9", 23034),
+        ({f"{GKE}accelerator": "nvidia-tesla-a100"}, "gke", "8.0", 40960),
+        ({f"{GKE}accelerator": "nvidia-a100-80gb"}, "gke", "8.0", 81920),
+        ({f"{GKE}accelerator": "nvidia-rtx-pro-6000"}, "gke", "12.0", 97887),
+        ({f"{GKE}accelerator": "nvidia-of-tomorrow"}, "gke", "None", None),
+        (coreweave("H100_NVLINK_80GB", "81"), "coreweave", "9.0", 81559),
+        (coreweave("H200", "143"), "coreweave", "9.0", 143771),
+        (coreweave("GH200_480GB", "97"), "coreweave", "9.0", 97871),
+        (coreweave("OF_TOMORROW", "500"), "coreweave", "None", 500_000),
+        (aws("h100", "81920"), "karpenter", "9.0", 81559),
+        (aws("a100", "40960"), "karpenter", "8.0", 40960),
+        (aws("a100", "81920"), "karpenter", "8.0", 81920),
+        (aws("t4", "16384"), "karpenter", "7.5", 15109),
+        (aws("l40s", "45776"), "karpenter", "8.9", 45776),
+        (aws("h200", "144384", "eks.amazonaws.com/instance-gpu-"), "karpenter", "9.0", 143771),
+        ({"karpenter.azure.com/sku-gpu-name": "A100", "karpenter.azure.com/sku-gpu-count": "8"}, "aks", "8.0", None),
+        (
+            {
+                "kubernetes.azure.com/accelerator": "nvidia",
+                "node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5",
+            },
+            "aks",
+            "9.0",
+            None,
+        ),
+    ],
+)
+def test_a_clouds_name_for_a_gpu_tells_capability_and_where_certain_memory(labels, source, capability, memory_mib):
+    found = gpu(labels)
+    assert (found.source, str(found.compute_capability), found.memory_mib) == (source, capability, memory_mib)
+    assert found.devices == 8
+
+
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        (coreweave("H200", "143"), {"gpu.nvidia.com/class": "H200"}),
+        ({f"{GKE}accelerator": "nvidia-l4"}, {f"{GKE}accelerator": "nvidia-l4"}),
+        (aws("a100", "40960"), {f"{AWS}name": "a100", f"{AWS}memory": "40960"}),
+        (
+            {"kubernetes.azure.com/accelerator": "nvidia", "node.kubernetes.io/instance-type": "Standard_NC4as_T4_v3"},
+            {"node.kubernetes.io/instance-type": "Standard_NC4as_T4_v3", "kubernetes.azure.com/accelerator": "nvidia"},
+        ),
+    ],
+)
+def test_pods_are_held_to_the_hardware_by_the_clouds_labels(labels, match):
+    assert gpu(labels).match_labels == match
+
+
+def test_a_partition_on_gke_is_a_mig_slice_of_unknown_memory():
+    labels = {
+        f"{GKE}accelerator": "nvidia-a100-80gb",
+        f"{GKE}gpu-partition-size": "1g.10gb",
+        f"{GKE}accelerator-count": "1",
+    }
+    found = gpu(labels, "7")
+    assert (found.sharing, found.memory_mib, found.devices) == (Sharing.MIG, None, 7)
+    assert found.match_labels[f"{GKE}gpu-partition-size"] == "1g.10gb"
+
+
+@pytest.mark.parametrize(("strategy", "sharing"), [("time-sharing", Sharing.TIME_SLICING), ("mps", Sharing.MPS)])
+def test_a_shared_gpu_on_gke_is_one_gpu(strategy, sharing):
+    labels = {f"{GKE}accelerator": "nvidia-l4", f"{GKE}gpu-sharing-strategy": strategy}
+    found = gpu(labels | {f"{GKE}max-shared-clients-per-gpu": "4"}, "4")
+    assert (found.sharing, found.devices, found.allocatable) == (sharing, 1, 4)
+
+
+def test_a_gpu_of_another_maker_is_none_of_nvidias():
+    labels = aws("radeon-pro-v520", "8192") | {f"{AWS}manufacturer": "amd"}
+    assert gpu(labels).source == "unknown"
+
+
+def test_gpu_feature_discovery_is_believed_before_the_cloud():
+    labels = aws("h100", "81920") | {
+        "nvidia.com/gpu.product": "NVIDIA-H100-NVL",
+        "nvidia.com/gpu.memory": "95830",
+        "nvidia.com/gpu.compute.major": "9",
+        "nvidia.com/gpu.compute.minor": "0",
+    }
+    found = gpu(labels)
+    assert (found.source, found.memory_mib, found.product) == ("gfd", 95830, "NVIDIA-H100-NVL")
+
+
+def test_the_cloud_names_the_gpu_where_discovery_could_not():
+    labels = {f"{GKE}accelerator": "nvidia-h100-80gb", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559"}
+    found = gpu(labels)
+    assert (found.source, found.product, str(found.compute_capability)) == ("gfd", "nvidia-h100-80gb", "9.0")
+    assert found.match_labels == {f"{GKE}accelerator": "nvidia-h100-80gb"}

@@ -1,0 +1,91 @@
+"""Dynamic resource allocation: GPUs that only ResourceSlices announce."""
+
+from __future__ import annotations
+
+from vlm_api.plan import Sharing
+from vlm_operator.facts.nodes import node_facts
+
+
+def device(name="gpu-0", kind="gpu", product="NVIDIA H100 80GB HBM3", memory="81559Mi", capability="9.0.0", **more):
+    attributes = {
+        "type": {"string": kind},
+        "productName": {"string": product},
+        "cudaComputeCapability": {"version": capability},
+        "driverVersion": {"version": "580.95.5"},
+        "cudaDriverVersion": {"version": "13.0.0"},
+    }
+    capacity = {"memory": {"value": memory}} if memory else {}
+    return {"name": name, "attributes": attributes, "capacity": capacity} | more
+
+
+def resource_slice(*devices, node="dra", pool="dra", generation=1, count=1, driver="gpu.nvidia.com"):
+    pool = {"name": pool, "generation": generation, "resourceSliceCount": count}
+    return {"spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": list(devices)}}
+
+
+def facts(*slices, labels=None, allocatable=None):
+    return node_facts(
+        {"metadata": {"name": "dra", "labels": labels or {}}, "status": {"allocatable": allocatable or {}}}, slices
+    )
+
+
+def test_a_node_without_labels_and_resource_is_described_by_its_slices():
+    found = facts(resource_slice(device("gpu-0"), device("gpu-1")))
+    gpu = found.gpu
+    assert (gpu.source, gpu.claims, gpu.devices, gpu.memory_mib) == ("dra", True, 2, 81559)
+    assert (gpu.product, str(gpu.compute_capability)) == ("NVIDIA-H100-80GB-HBM3", "9.0")
+    assert (gpu.driver, gpu.cuda) == ("580.95.5", (13, 0))
+    assert (found.unusable, gpu.ambiguous) == (None, None)
+
+
+def test_a_device_without_memory_has_unknown_memory():
+    assert facts(resource_slice(device(memory=None))).gpu.memory_mib is None
+
+
+def test_slices_of_other_nodes_and_other_drivers_are_left_aside():
+    assert facts(resource_slice(device(), node="other"), resource_slice(device(), driver="dra.net")).gpu is None
+
+
+def test_an_older_generation_of_a_pool_is_left_aside():
+    old = resource_slice(device("gpu-0"), device("gpu-1"), generation=1)
+    assert facts(old, resource_slice(device("gpu-0"), generation=2)).gpu.devices == 1
+
+
+def test_a_pool_that_is_not_complete_is_said_to_be():
+    assert "not complete" in facts(resource_slice(device(), count=2)).gpu.ambiguous
+
+
+def test_two_models_in_one_node_are_ambiguous():
+    found = facts(
+        resource_slice(device("a"), device("b"), device("c", product="NVIDIA L4", memory="23034Mi", capability="8.9.0"))
+    )
+    assert "different GPU models" in found.gpu.ambiguous
+    assert (found.gpu.product, found.gpu.devices, found.gpu.allocatable) == ("NVIDIA-H100-80GB-HBM3", 2, 3)
+
+
+def test_mig_devices_are_slices():
+    mig = device("mig-0", kind="mig", memory="9984Mi")
+    mig["attributes"]["profile"] = {"string": "1g.10gb"}
+    gpu = facts(resource_slice(mig)).gpu
+    assert (gpu.sharing, gpu.memory_mib, gpu.product) == (Sharing.MIG, 9984, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
+
+
+def test_gpus_for_virtual_machines_and_tainted_ones_cannot_be_used():
+    assert "vfio" in facts(resource_slice(device(kind="vfio"))).unusable
+    assert "taint" in facts(resource_slice(device(taints=[{"key": "bad", "effect": "NoSchedule"}]))).unusable
+
+
+def test_a_node_that_offers_the_resource_needs_no_slices():
+    gpu = facts(resource_slice(device()), allocatable={"nvidia.com/gpu": "8"}).gpu
+    assert (gpu.claims, gpu.devices) == (False, 8)
+
+
+def test_labels_of_gpu_feature_discovery_still_hold_pods_to_the_hardware():
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "1"}
+    gpu = facts(resource_slice(device()), labels=labels).gpu
+    assert (gpu.source, gpu.match_labels) == ("dra", {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
+
+
+def test_the_first_beta_s_shape_is_read_as_well():
+    beta = {"name": "gpu-0", "basic": {key: value for key, value in device().items() if key != "name"}}
+    assert facts(resource_slice(beta)).gpu.memory_mib == 81559
