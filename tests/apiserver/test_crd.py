@@ -9,7 +9,7 @@ import pytest
 from crd_cases import RIGHT, WRONG, Right, Wrong, service
 
 if TYPE_CHECKING:
-    from conftest import Kubectl
+    from apiserver.conftest import Kubectl
 
 
 @pytest.mark.parametrize("case", RIGHT, ids=lambda c: c.sentence)

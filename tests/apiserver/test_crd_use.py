@@ -11,7 +11,7 @@ from crd_cases import MINIMAL
 from vlm_api.status import VLMService
 
 if TYPE_CHECKING:
-    from conftest import Kubectl
+    from apiserver.conftest import Kubectl
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
