@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from vlm_operator.controller.app import App, LeaseLost, Options
+from vlm_operator.controller.watch import WatchFailed
 from vlm_operator.kube.client import ApiError
 
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         asyncio.run(_run(options))
-    except (ApiError, LeaseLost, OSError) as error:
+    except (ApiError, LeaseLost, WatchFailed, OSError) as error:
         logging.getLogger("vlm_operator").error("stopping: %s", error)
         return 1
     except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import kopf
 
-from vlm_api.names import LABEL_SERVICE
+from vlm_api.names import FIELD_MANAGER, LABEL_SERVICE
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.queue import Key, WorkQueue
 from vlm_operator.kube import kinds
@@ -22,6 +22,10 @@ NODE_DEBOUNCE_SECONDS: Final = 0.1
 # Objects of ours that every cluster has, and pods; found by label.
 OWNED: Final = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.CONFIG_MAP, kinds.AUTOSCALER, kinds.POD)
 OPTIONAL: Final = (kinds.LEADER_WORKER_SET, kinds.POD_MONITOR)
+
+
+class WatchFailed(Exception):
+    """kopf has given up. It logs the details itself."""
 
 
 class Services:
@@ -46,6 +50,7 @@ def handlers(
 ) -> kopf.OperatorRegistry:
     """kopf's registry with all handlers. ``serves`` says which optional kinds the cluster has."""
     registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry, id="login")(kopf.login_via_client)
 
     async def service_changed(event: Mapping[str, Any], namespace: str | None, name: str | None, **_: Any) -> None:
         key = Key(str(namespace), str(name))
@@ -101,13 +106,18 @@ def _all_again(queue: WorkQueue, services: Services) -> None:
 async def run(
     registry: kopf.OperatorRegistry, namespaces: Collection[str], stop: asyncio.Event, started: asyncio.Event
 ) -> None:
-    """Watches until ``stop`` is set, a signal comes or a watch fails for good."""
-    await kopf.operator(
-        registry=registry,
-        settings=settings(),
-        clusterwide=not namespaces,
-        namespaces=list(namespaces),
-        standalone=True,
-        stop_flag=stop,
-        ready_flag=started,
-    )
+    """Watches until ``stop`` is set. Raises WatchFailed where a watch fails for good, such as for want of rights."""
+    try:
+        await kopf.operator(
+            registry=registry,
+            settings=settings(),
+            clusterwide=not namespaces,
+            namespaces=list(namespaces),
+            standalone=True,
+            # Otherwise kopf asks for the user's name, which an id without an entry in /etc/passwd does not have.
+            identity=FIELD_MANAGER,  # type: ignore[arg-type]  # a NewType of str that kopf does not export
+            stop_flag=stop,
+            ready_flag=started,
+        )
+    except Exception as error:
+        raise WatchFailed(f"a watch has failed: {error}") from error

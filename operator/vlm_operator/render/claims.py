@@ -6,7 +6,6 @@ import hashlib
 import json
 
 from vlm_api.plan import ServingPlan, Sharing
-
 from vlm_operator.render.names import DEVICES, Manifest
 
 # Driver and device classes of kubernetes-sigs/dra-driver-nvidia-gpu.

@@ -21,7 +21,6 @@ from vlm_api.names import (
 from vlm_api.plan import ServingPlan
 from vlm_api.spec import EnvVar, SecretKeyRef
 from vlm_api.status import VLMService
-
 from vlm_operator.render import names
 from vlm_operator.render.names import Manifest
 from vlm_operator.render.scheduling import resources

@@ -9,7 +9,6 @@ from typing import Any, Final
 from vlm_api.names import ENGINE_PORT, LABEL_PLAN, PLAN_KEY, POD_TEMPLATE_KEY
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
-
 from vlm_operator.render import names
 from vlm_operator.render.claims import claim_spec, claim_template_name
 from vlm_operator.render.names import Manifest

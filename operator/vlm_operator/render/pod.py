@@ -8,7 +8,6 @@ from typing import Any
 from vlm_api.names import GROUP, MAIN_CONTAINER
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
-
 from vlm_operator.errors import InvalidInput
 from vlm_operator.render import names
 from vlm_operator.render.claims import claim_template_name

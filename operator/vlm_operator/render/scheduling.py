@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from vlm_api.plan import ServingPlan
-
 from vlm_operator.render.names import DEVICES, Manifest
 
 GPU_TOLERATION: Manifest = {"key": "nvidia.com/gpu", "operator": "Exists"}

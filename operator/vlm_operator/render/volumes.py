@@ -5,7 +5,6 @@ from __future__ import annotations
 from vlm_api.names import PLAN_KEY
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
-
 from vlm_operator.render import names
 from vlm_operator.render.names import Manifest
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
-
 from vlm_operator.render import names
 from vlm_operator.render.names import Manifest
 

@@ -1,0 +1,219 @@
+"""An operator as a process of its own beside the API server, and waiting for what it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from minicluster.local import free_ports
+
+IMAGE = "registry.example/vlm-operator:1"
+# What the operator may take for anything that a person waits for.
+SOON_SECONDS = 5.0
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *options: str) -> None:
+        self._kubeconfig = kubeconfig
+        self._log = log
+        self._options = options
+        self._port = free_ports(1)[0]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, until: str = "watching") -> Operator:
+        """Starts it, and waits until ``/readyz`` says so."""
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
+        command = [sys.executable, "-m", "vlm_operator", "--runtime-image", IMAGE]
+        command += ["--metrics-address", f"127.0.0.1:{self._port}", *self._options]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        eventually(lambda: until in self.get("/readyz"), seconds=30, what=self.said)
+        return self
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Sends a signal and returns the exit code."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(20)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def said(self) -> str:
+        """Its log."""
+        return self._log.read_text()
+
+    def get(self, path: str) -> str:
+        """What it answers to HTTP; empty while it does not."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            return str(error.read().decode())
+        except OSError:
+            return ""
+
+    def metric(self, name: str) -> float:
+        """The sum over all label values."""
+        lines = re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", self.get("/metrics"), re.MULTILINE)
+        return sum(map(float, lines))
+
+
+def eventually(
+    condition: Callable[[], Any], *, seconds: float = SOON_SECONDS, what: Callable[[], Any] = lambda: ""
+) -> Any:
+    """The first true value of ``condition``; an exception of it counts as not yet."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            found = condition()
+        except (AssertionError, LookupError, StopIteration):
+            found = None
+        if found:
+            return found
+        assert time.monotonic() < until, f"not within {seconds} s: {what()}"
+        time.sleep(0.05)
+
+
+class World:
+    """One namespace, seen through kubectl."""
+
+    def __init__(self, kubectl: Any, namespace: str) -> None:
+        self._kubectl = kubectl
+        self.namespace = namespace
+
+    def __call__(self, *arguments: str, stdin: dict[str, Any] | None = None) -> str:
+        return str(self._kubectl("-n", self.namespace, *arguments, stdin=stdin))
+
+    def apply(self, name: str = "vlm", **spec: Any) -> dict[str, Any]:
+        """Applies a VLMService as a user does, and returns what the API server made of it."""
+        spec.setdefault("model", QWEN)
+        manifest = {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService", "metadata": {"name": name}}
+        text = self("apply", "--server-side", "-o", "json", "-f", "-", stdin={**manifest, "spec": spec})
+        return dict(json.loads(text))
+
+    def get(self, kind: str, name: str = "vlm") -> dict[str, Any]:
+        """A live object; LookupError where there is none."""
+        text = self("get", kind, name, "--ignore-not-found", "-o", "json", "--show-managed-fields")
+        if not text:
+            raise LookupError(f"{kind}/{name}")
+        return dict(json.loads(text))
+
+    def exists(self, kind: str, name: str = "vlm") -> bool:
+        return bool(self("get", kind, name, "--ignore-not-found", "-o", "name"))
+
+    def condition(self, kind: str = "Ready", name: str = "vlm") -> tuple[str, str, str]:
+        """Status, reason and message of a condition."""
+        conditions = self.get("vlms", name)["status"]["conditions"]
+        found = next(c for c in conditions if c["type"] == kind)
+        return found["status"], found["reason"], found["message"]
+
+    def wait_for(self, status: str, reason: str, kind: str = "Ready", name: str = "vlm") -> str:
+        """Waits for a condition and returns its message."""
+        eventually(lambda: self.condition(kind, name)[:2] == (status, reason), what=lambda: self.condition(kind, name))
+        return self.condition(kind, name)[2]
+
+    def plan_hash(self, name: str = "vlm") -> str:
+        return str(self.get("vlms", name)["status"]["plan"]["hash"])
+
+    def status_of(self, kind: str, name: str, **status: Any) -> None:
+        """Plays the controller or kubelet that is not here."""
+        self("patch", kind, name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+
+    def serving(self, name: str = "vlm", replicas: int = 1) -> None:
+        """Plays a Deployment whose pods all serve."""
+        generation = self.get("deployment", name)["metadata"]["generation"]
+        counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), replicas)
+        self.status_of("deployment", name, observedGeneration=generation, **counts)
+
+    def pod(self, name: str, *, node: str | None = None, plan_hash: str | None = None, **status: Any) -> None:
+        """Plays a pod of the service ``vlm``."""
+        labels = self.get("deployment")["spec"]["template"]["metadata"]["labels"]
+        labels["vlmserve.dev/plan"] = plan_hash or labels["vlmserve.dev/plan"]
+        spec = {"containers": [{"name": "main", "image": "x"}], "tolerations": [{"operator": "Exists"}]}
+        if node:
+            spec["nodeName"] = node
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+        self("create", "-f", "-", stdin=manifest)
+        if status:
+            self.status_of("pod", name, **status)
+
+    def versions(self) -> dict[str, str]:
+        """The resource version of everything in the namespace that the operator may write."""
+        kinds = "vlms,deployments,services,configmaps,events.events.k8s.io,horizontalpodautoscalers"
+        items = json.loads(self("get", kinds, "-o", "json"))["items"]
+        return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items}
+
+
+QWEN = {
+    "uri": "hf://Qwen/Qwen3-VL-8B-Instruct",
+    "architecture": "Qwen3VLForConditionalGeneration",
+    "parametersBillion": 8,
+}
+
+_PRODUCTS = {
+    "h100": ("NVIDIA-H100-80GB-HBM3", 81559, 9, 0, "hopper"),
+    "l40s": ("NVIDIA-L40S", 46068, 8, 9, "ada-lovelace"),
+    "t4": ("Tesla-T4", 15360, 7, 5, "turing"),
+}
+
+
+def add_node(kubectl: Any, name: str, product: str, count: int = 8) -> None:
+    """A node as GPU feature discovery and the device plugin leave it."""
+    gpu, memory, major, minor, family = _PRODUCTS[product]
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/arch": "amd64",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": gpu,
+        "nvidia.com/gpu.memory": str(memory),
+        "nvidia.com/gpu.compute.major": str(major),
+        "nvidia.com/gpu.compute.minor": str(minor),
+        "nvidia.com/gpu.family": family,
+        "nvidia.com/gpu.count": str(count),
+        "nvidia.com/gpu.replicas": "1",
+    }
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    kubectl("create", "-f", "-", stdin=node)
+    resources = {"nvidia.com/gpu": str(count), "cpu": "64", "memory": "1000Gi"}
+    status = {"allocatable": resources, "capacity": resources, "conditions": [{"type": "Ready", "status": "True"}]}
+    kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    # The API server marks every new node as not ready; the controller that would take it back is not here.
+    kubectl("patch", "node", name, "--type=merge", "-p", '{"spec":{"taints":null}}')
+
+
+def writes(kubectl: Any) -> dict[str, float]:
+    """How many writing requests the API server has had, by resource, as it counts them itself."""
+    found: dict[str, float] = {}
+    for labels, value in re.findall(
+        r"^apiserver_request_total{(.*)} (\S+)$", kubectl("get", "--raw", "/metrics"), re.M
+    ):
+        said = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        if said["verb"] not in ("GET", "LIST", "WATCH", "CONNECT") and said["resource"] in OURS:
+            found[said["resource"]] = found.get(said["resource"], 0) + float(value)
+    return found
+
+
+OURS = {
+    "vlmservices",
+    "deployments",
+    "services",
+    "configmaps",
+    "events",
+    "horizontalpodautoscalers",
+    "pods",
+    "nodes",
+}
