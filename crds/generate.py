@@ -1,4 +1,4 @@
-"""Writes what is made from the types in vlm_api: the CustomResourceDefinition.
+"""Writes what is made from the types in vlm_api: the CustomResourceDefinition and docs/api.md.
 
     python crds/generate.py            writes the files
     python crds/generate.py --check    exits with 1 when one of them is not up to date
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from reference import reference
 from vlm_api.crd import custom_resource_definition
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -35,20 +36,23 @@ def crd_text() -> str:
 
 def outputs() -> dict[Path, str]:
     """File -> what must be in it."""
-    return {REPOSITORY / "crds/vlmservices.vlmserve.dev.yaml": crd_text()}
+    return {
+        REPOSITORY / "crds/vlmservices.vlmserve.dev.yaml": crd_text(),
+        REPOSITORY / "docs/api.md": reference(),
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Writes what is made from the types in crds/vlm_api.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when a file is out of date")
     check = parser.parse_args().check
-    outdated = [path for path, text in outputs().items() if not path.exists() or path.read_text() != text]
-    for path in outdated:
+    outdated = {path: text for path, text in outputs().items() if not path.exists() or path.read_text() != text}
+    for path, text in outdated.items():
         name = path.relative_to(REPOSITORY)
         if check:
             print(f"{name} is out of date: run `make crds`", file=sys.stderr)
         else:
-            path.write_text(outputs()[path])
+            path.write_text(text)
             print(f"wrote {name}")
     return 1 if check and outdated else 0
 

@@ -37,14 +37,15 @@ def pairs(rows: list[tuple[str, RenderableType]]) -> Table:
 
 
 def columns(*names: str, last_wraps: bool = True) -> Table:
-    """A table without lines, so that it can be cut and searched; the last column takes what is left of the width."""
+    """A table without lines, so that it can be cut and searched.
+
+    The first column is never broken; the last one takes what is left of the width.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for index, name in enumerate(names):
-        header = (INDENT if index == 0 else "") + name
-        if last_wraps and index == len(names) - 1:
-            table.add_column(header, overflow="fold", ratio=1)
-        else:
-            table.add_column(header, overflow="fold")
+        first, last = index == 0, index == len(names) - 1
+        ratio = 1 if last and last_wraps else None
+        table.add_column((INDENT if first else "") + name, overflow="fold", no_wrap=first, ratio=ratio)
     return table
 
 

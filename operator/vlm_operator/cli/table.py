@@ -175,7 +175,7 @@ def _print_memory(console: Console, memory: PlanMemory, hardware: PlanHardware |
         table.columns[1].justify = "right"
         for name, value in parts:
             share = value / total if value is not None and total else None
-            percent = Text(f" {share:.0%}") if share is not None else Text()
+            percent = Text("" if share is None else f" {share:.0%}", style="bold red" if (share or 0) > 1 else "")
             graph = bar(console, share, BAR_WIDTH) + percent if share is not None else percent
             table.add_row(INDENT + name, mib(value) if value is not None else "-", graph)
         console.print(table)
