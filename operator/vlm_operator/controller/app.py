@@ -89,7 +89,6 @@ class App:
 
     async def _acquire(self, lock: LeaseLock) -> bool:
         """Waits for the lease. False where the operator was told to stop first."""
-        self._health.standby = True
         waiting = False
         while not self._stop.is_set():
             try:
@@ -99,7 +98,7 @@ class App:
                     return True
                 if not waiting:
                     log.info("another operator holds the lease %s: standing by", LEASE_NAME)
-                    waiting = True
+                    self._health.standby = waiting = True
             except ApiError as error:
                 log.warning("the lease cannot be read: %s", error.message)
             await self._sleep(RETRY_SECONDS)
