@@ -12,6 +12,7 @@ from demo.screen import DemoError, Screen, clock
 RELEASE, NAMESPACE = "vlm-operator", "vlm-system"
 CHART = REPOSITORY / "charts" / "vlm-operator"
 EXAMPLES = REPOSITORY / "examples"
+UNSEEN_SECONDS = 45.0
 DECIDED = ("OverridesResolved", "HardwareResolved", "ResourceFit")
 
 
@@ -94,6 +95,9 @@ def wait_until_ready(cluster: Cluster, screen: Screen, name: str, *, seconds: fl
         refused = next((known[kind] for kind in DECIDED if known.get(kind, {}).get("status") == "False"), None)
         if current and refused:
             raise DemoError(f"{name} cannot be served: {refused['reason']}: {refused['message']}", log=LOG)
+        if not known and time.monotonic() - begun > UNSEEN_SECONDS:
+            save_evidence(cluster, name)
+            raise DemoError(f"the operator has not looked at {name} in {UNSEEN_SECONDS:.0f} s", log=LOG)
         phase = phase_of(service, ready)
         screen.live(f"  {clock(time.monotonic() - begun):>5}  {name}: {phase}", key=phase.split(",")[0])
         if time.monotonic() - begun > seconds:
