@@ -41,6 +41,7 @@ def _table() -> dict[str, ModelFacts]:
             kv_heads=row.get("kvHeads"),
             head_size=row.get("headSize"),
             vision_hidden_size=row.get("visionHiddenSize"),
+            embedding_values_per_token=row.get("embeddingValuesPerToken"),
             patch_size=row.get("patchSize"),
         )
         for bytes_each, ids in ((2.0, row["ids"]), (row.get("fp8BytesPerParameter", 1.0), row.get("fp8Ids", ()))):

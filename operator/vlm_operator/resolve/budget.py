@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vlm_api.plan import Finding, Severity
 from vlm_operator import memory
+from vlm_operator.facts.types import ModelFacts
 from vlm_operator.resolve.context import Context, Declared
 
 DEFAULT_INPUT_TOKENS = 1024
@@ -90,7 +91,7 @@ def budget(context: Context, declared: Declared) -> Budget:
     cache = declared.value("SGLANG_VLM_CACHE_SIZE_MB")
     return Budget(
         device_mib=device,
-        weights_mib=memory.weights_mib(context.model, tensor * pipeline),
+        weights_mib=memory.weights_mib(_quantized(context.model, declared), tensor * pipeline),
         reserved_mib=reserved,
         embedding_cache_mib=_number(cache, ENGINE_EMBEDDING_CACHE_MIB) if context.cuda else 0,
         kv_token_bytes=memory.kv_bytes_per_token(context.model, tensor, pipeline, kv_bytes),
@@ -99,6 +100,16 @@ def budget(context: Context, declared: Declared) -> Budget:
         + (workload.output_tokens or DEFAULT_OUTPUT_TOKENS),
         requests=int(limit) if limit else None,
     )
+
+
+# Quantisation while loading: one byte a weight, whatever the files hold.
+ONE_BYTE_WEIGHTS = ("fp8", "w8a8_fp8", "w8a8_int8")
+
+
+def _quantized(model: ModelFacts, declared: Declared) -> ModelFacts:
+    if declared.value("quantization") in ONE_BYTE_WEIGHTS:
+        return replace(model, bytes_per_parameter=min(model.bytes_per_parameter, 1.0))
+    return model
 
 
 def _number(value: Any, default: int) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 from vlm_api.plan import Finding, Setting
 from vlm_operator.resolve.context import Context, Declared, left
-from vlm_operator.resolve.rules import cpu, engine, hardware, profile, user, workload
+from vlm_operator.resolve.rules import attention, cpu, engine, hardware, profile, user, workload
 
 Rule = Callable[[Context, Declared], Iterable[Setting | Finding]]
 
-USER: tuple[Rule, ...] = (user.written, user.possible, workload.media_domains)
+USER: tuple[Rule, ...] = (user.written, user.possible, attention.consistent, workload.media_domains)
 TUNED: tuple[Rule, ...] = (
     user.no_to_cuda_ipc,
     cpu.on_the_cpu,
@@ -20,7 +20,7 @@ TUNED: tuple[Rule, ...] = (
     hardware.no_cuda_ipc_on_slices,
     profile.measured_set,
     workload.pool_for_chosen_transport,
-    engine.attention_backend,
+    attention.base_backend,
 )
 
 

@@ -17,9 +17,7 @@ def node(**changes) -> NodeFacts:
 def required(*expressions) -> dict:
     terms = [{"matchExpressions": [e]} for e in expressions]
     return {
-        "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        }
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     }
 
 
@@ -41,7 +39,9 @@ TEAM_TAINT = Taint("team", "other", "NoSchedule")
         pytest.param(node(taints=(Taint("x", "", "PreferNoSchedule"),)), {}, id="a soft taint keeps nobody away"),
         pytest.param(node(), {"nodeSelector": {"pool": "vision"}}, id="a node selector that matches"),
         pytest.param(node(), required({"key": "pool", "operator": "In", "values": ["a", "vision"]}), id="In"),
-        pytest.param(node(), required({"key": "absent", "operator": "NotIn", "values": ["a"]}), id="NotIn, label absent"),
+        pytest.param(
+            node(), required({"key": "absent", "operator": "NotIn", "values": ["a"]}), id="NotIn, label absent"
+        ),
         pytest.param(node(), required({"key": "gpus", "operator": "Gt", "values": ["4"]}), id="Gt"),
         pytest.param(
             node(),
@@ -73,9 +73,13 @@ def test_a_node_that_the_pod_may_run_on(facts, pod):
             id="a toleration for another effect",
         ),
         pytest.param(node(), {"nodeSelector": {"pool": "text"}}, "node selector pool=text", id="another node selector"),
-        pytest.param(node(), required({"key": "pool", "operator": "NotIn", "values": ["vision"]}), "affinity", id="NotIn"),
+        pytest.param(
+            node(), required({"key": "pool", "operator": "NotIn", "values": ["vision"]}), "affinity", id="NotIn"
+        ),
         pytest.param(node(), required({"key": "gpus", "operator": "Lt", "values": ["8"]}), "affinity", id="Lt"),
-        pytest.param(node(), required({"key": "pool", "operator": "Gt", "values": ["1"]}), "affinity", id="Gt on a word"),
+        pytest.param(
+            node(), required({"key": "pool", "operator": "Gt", "values": ["1"]}), "affinity", id="Gt on a word"
+        ),
         pytest.param(node(), {"nodeName": "node-1"}, "is not node-1", id="another node by name"),
     ],
 )

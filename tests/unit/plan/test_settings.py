@@ -195,7 +195,9 @@ def test_the_set_gives_way_where_the_user_or_the_facts_say_so(spec, expected):
 
 
 def test_what_the_user_wrote_is_shown_as_theirs_and_where_it_stands():
-    made = plan(service(engine=engine(settings={"prefill_decode_interval": 10}, args=["--radix-eviction-policy", "lru"])))
+    made = plan(
+        service(engine=engine(settings={"prefill_decode_interval": 10}, args=["--radix-eviction-policy", "lru"]))
+    )
     assert made.setting("prefill_decode_interval").source is Source.USER
     assert "spec.engine.settings" in made.setting("prefill_decode_interval").reason
     assert made.setting("radix_eviction_policy").source is Source.USER
@@ -203,7 +205,19 @@ def test_what_the_user_wrote_is_shown_as_theirs_and_where_it_stands():
     assert made.engine.args[-2:] == ["--radix-eviction-policy", "lru"]
 
 
-def test_repeated_images_get_an_embedding_cache_of_at_least_the_engine_s():
+def test_repeated_images_get_an_embedding_cache_that_holds_those_in_flight():
+    made = plan(service(model={"uri": "hf://Qwen/Qwen3-VL-8B-Instruct"}, workload=images(reuse="Repeated")))
+    # 400 images of 256 tokens, each 4 x 4096 values of 2 bytes: 3,200 MiB.
+    assert values(made)["SGLANG_VLM_CACHE_SIZE_MB"] == 3200
+
+
+def test_fp8_halves_the_weights():
+    whole, half = plan(), plan(service(engine=engine(settings={"quantization": "fp8"})))
+    assert half.memory.weights_mib == pytest.approx(whole.memory.weights_mib / 2, abs=1)
+    assert half.memory.kv_cache_mib > whole.memory.kv_cache_mib
+
+
+def test_an_embedding_cache_is_never_below_the_engine_s():
     made = plan(service(workload=images(reuse="Repeated")))
     setting = made.setting("SGLANG_VLM_CACHE_SIZE_MB")
     assert setting.applied
@@ -267,6 +281,26 @@ def test_a_model_larger_than_the_memory_is_refused_with_the_sum_and_a_plan_that_
             "spec.engine.settings.mm_feature_transport",
             "needs a GPU",
             id="CUDA IPC without a GPU",
+        ),
+        pytest.param(
+            {"engine": engine(settings={"cuda_graph_bs_decode": [1, 8]}, args=["--cuda-graph-max-bs-decode", "200"])},
+            "spec.engine.args[0]",
+            "not the largest of the sizes",
+            id="two limits of the decode graph",
+        ),
+        pytest.param(
+            {
+                "engine": engine(
+                    settings={
+                        "attention_backend": "fa3",
+                        "prefill_attention_backend": "flashinfer",
+                        "decode_attention_backend": "flashinfer",
+                    }
+                )
+            },
+            "spec.engine.settings.attention_backend",
+            "never used",
+            id="a base backend that prefill and decode replace",
         ),
         pytest.param(
             {"workload": images(width=20_000, height=50)},

@@ -6,38 +6,46 @@ that a plan also says what was not passed. Where a fact is missing, nothing is e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from vlm_api.plan import Setting
 from vlm_operator import memory
 from vlm_operator.resolve.conditions import GRAPH_SETTINGS, IMAGE_CACHES
-from vlm_operator.resolve.context import Context, Declared, left
+from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.rules.attention import expected_backends
 from vlm_operator.resolve.rules.workload import ENGINE_POOL_MIB
 
 HOPPER = 9
 LARGE_MIB = 60 * 1024
 WIDENED_UP_TO = 512
 BIG_POOL_FROM_REQUESTS, BIG_POOL_MIB = 400, 3072
+# What 0.5.23 chooses for a vision-language model wherever its Hopper set does not apply.
+OUTSIDE_THE_SET: dict[str, Any] = {
+    "SGLANG_VLM_CACHE_SIZE_MB": 100,
+    "mm_preprocess_cache_size_mb": 0,
+    "mm_feature_transport": "cpu",
+    "radix_eviction_policy": "lru",
+    "prefill_decode_interval": 0,
+}
+THE_SET: dict[str, Any] = {
+    "SGLANG_VLM_CACHE_SIZE_MB": 0,
+    "mm_preprocess_cache_size_mb": 0,
+    "radix_eviction_policy": "priority",
+    "prefill_decode_interval": 22,
+}
 OVERRIDDEN = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
-
-
-def attention_backend(context: Context, declared: Declared) -> Iterator[Setting]:
-    """The base attention backend stays the engine's: nothing was measured that says otherwise."""
-    if context.cuda and context.family is not None:
-        yield left(
-            "attention_backend", "engine.attention_backend", "left to the engine, which chooses by compute capability"
-        )
 
 
 def fill_expected(context: Context, declared: Declared) -> None:
     """Writes what the engine will choose beside each setting that is left to it."""
     gpu = context.gpu
+    if context.engine.version is None:
+        return
     if not context.cuda:
+        choices = dict(OUTSIDE_THE_SET)
+    elif gpu is None or gpu.compute_capability is None:
         return
-    if gpu is None or gpu.compute_capability is None or context.engine.version is None:
-        return
-    choices = _choices(context, declared)
+    else:
+        choices = _choices(context, declared)
     for setting in list(declared):
         if setting.name in choices and context.knows(setting.name):
             declared.fill_expected(setting.name, choices[setting.name])
@@ -55,14 +63,8 @@ def _choices(context: Context, declared: Declared) -> dict[str, Any]:
         and gpu.compute_capability.major == HOPPER
         and (gpu.memory_mib or 0) >= LARGE_MIB
     )
-    choices = _by_hardware(context, declared, overridden)
-    choices |= {
-        "SGLANG_VLM_CACHE_SIZE_MB": 0 if overridden else 100,
-        "mm_preprocess_cache_size_mb": 0,
-        "mm_feature_transport": "cpu",
-        "radix_eviction_policy": "priority" if overridden else "lru",
-        "prefill_decode_interval": 22 if overridden else 0,
-    }
+    choices = OUTSIDE_THE_SET | (THE_SET if overridden else {}) | expected_backends(context, declared, overridden)
+    choices["cuda_graph_max_bs_decode"] = _decode_graph(context, declared, overridden)
     kept = any(int(declared.value(name) or 0) > 0 for name in IMAGE_CACHES)
     if overridden and context.one_node and not kept:
         choices["mm_feature_transport"] = "cuda_ipc"
@@ -73,26 +75,17 @@ def _choices(context: Context, declared: Declared) -> dict[str, Any]:
     return choices
 
 
-def _by_hardware(context: Context, declared: Declared, overridden: bool) -> dict[str, Any]:
-    gpu, family = context.gpu, context.family
-    assert gpu is not None
-    assert gpu.compute_capability is not None
-    choices: dict[str, Any] = {}
-    base = declared.value("attention_backend")
-    if base is None and family is not None:
-        base = family.attention_backend.get(str(gpu.compute_capability.major))
-        if base is not None:
-            choices["attention_backend"] = base
-    if declared.value("attention_backend") is None and overridden:
-        choices["decode_attention_backend"] = "flashinfer"
-    elif base is not None:
-        choices["decode_attention_backend"] = base
-    if not any(context.choices.get(name) is not None for name in GRAPH_SETTINGS):
-        _, limit = memory.engine_capacity_defaults(gpu.memory_mib, context.spec.parallelism.tensor)
-        running = declared.value("max_running_requests")
-        if running is not None:
-            running = int(running)
-            widened = overridden and running <= WIDENED_UP_TO
-            limit = running if widened or running < limit else limit
-        choices["cuda_graph_max_bs_decode"] = limit
-    return choices
+def _decode_graph(context: Context, declared: Declared, overridden: bool) -> int | None:
+    """The largest batch that decodes inside a CUDA graph; None where the user's own graph settings decide."""
+    sizes = declared.value("cuda_graph_bs_decode")
+    if sizes:
+        return max(int(size) for size in sizes)
+    if any(context.choices.get(name) is not None for name in GRAPH_SETTINGS):
+        return None
+    assert context.gpu is not None
+    _, limit = memory.engine_capacity_defaults(context.gpu.memory_mib, context.spec.parallelism.tensor)
+    running = declared.value("max_running_requests")
+    if running is None:
+        return limit
+    widened = overridden and int(running) <= WIDENED_UP_TO
+    return int(running) if widened or int(running) < limit else limit

@@ -39,6 +39,13 @@ def possible(context: Context, declared: Declared) -> Iterator[Setting]:
             )
         if transport.value in ("cuda_ipc", "cuda_vmm") and not context.cuda:
             raise InvalidInput(transport.path, f"{transport.value} needs a GPU and hardware.device is cpu; remove it")
+    sizes, limit = (context.choices.settings.get(f"cuda_graph_{what}_decode") for what in ("bs", "max_bs"))
+    if sizes and limit and max(map(int, sizes.value)) != int(limit.value):
+        raise InvalidInput(
+            limit.path,
+            f"{limit.value} is not the largest of the sizes {list(sizes.value)} in {sizes.path}, which the engine goes by: "
+            "remove one of them",
+        )
     yield from ()
 
 

@@ -1,0 +1,26 @@
+"""The unchanged engine and a tiny model, as the cluster's tools install them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minicluster import paths
+
+
+def _there(folder: Path, file: str) -> Path:
+    assert (folder / file).exists(), f"{folder} is not there: run `python3 tests/cluster/cluster.py engine` first"
+    return folder
+
+
+@pytest.fixture(scope="session")
+def engine_site() -> Path:
+    """The folder with the published wheel of SGLang and what it needs."""
+    return _there(paths.ENGINE, "sglang")
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> Path:
+    """A Qwen3-VL with two small layers."""
+    return _there(paths.MODELS / "tiny-qwen3-vl", "config.json")

@@ -1,0 +1,122 @@
+"""Random services and GPUs, the same ones in every run."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+# Product, memory in MiB, compute capability. The first two Hopper rows sit on both sides of the set's limit.
+GPUS = (
+    ("NVIDIA-H100-60GB", 61_440, (9, 0)),
+    ("NVIDIA-H100-60GB", 61_439, (9, 0)),
+    ("NVIDIA-H100-80GB-HBM3", 81_559, (9, 0)),
+    ("NVIDIA-H100-NVL", 95_830, (9, 0)),
+    ("NVIDIA-H20", 97_871, (9, 0)),
+    ("NVIDIA-H200", 143_771, (9, 0)),
+    ("Tesla-T4", 15_360, (7, 5)),
+    ("NVIDIA-A100-SXM4-40GB", 40_960, (8, 0)),
+    ("NVIDIA-A100-SXM4-80GB", 81_920, (8, 0)),
+    ("NVIDIA-A10G", 23_028, (8, 6)),
+    ("NVIDIA-L4", 23_034, (8, 9)),
+    ("NVIDIA-L40S", 46_068, (8, 9)),
+    ("NVIDIA-GeForce-RTX-4090", 24_564, (8, 9)),
+    ("NVIDIA-B200", 183_359, (10, 0)),
+    ("NVIDIA-B300-SXM6-AC", 275_040, (10, 3)),
+    ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97_887, (12, 0)),
+)
+ARCHITECTURES = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
+SIZES = ((224, 224), (512, 512), (1280, 720), (1920, 1080), (3840, 2160), (33, 4000))
+
+# What users write: settings by name, flags in both spellings, variables.
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {"prefill_decode_interval": 10},
+    {"prefill_decode_interval": 0},
+    {"attention_backend": "fa3"},
+    {"attention_backend": "flashinfer"},
+    {"decode_attention_backend": "fa3"},
+    {"prefill_attention_backend": "flashinfer"},
+    {"radix_eviction_policy": "lfu"},
+    {"mm_preprocess_cache_size_mb": 0},
+    {"mm_preprocess_cache_size_mb": 256},
+    {"mm_feature_transport": "cpu"},
+    {"mm_feature_transport": "cuda_ipc"},
+    {"max_running_requests": 17},
+    {"max_running_requests": 450},
+    {"cuda_graph_max_bs_decode": 96},
+    {"cuda_graph_bs_decode": [1, 2, 4, 8]},
+    {"mem_fraction_static": 0.8},
+    {"chunked_prefill_size": 4096},
+    {"enable_deterministic_inference": True},
+    {"SGLANG_VLM_CACHE_SIZE_MB": 512},
+    {"SGLANG_VLM_CACHE_SIZE_MB": 0},
+    {"SGLANG_MM_FEATURE_CACHE_MB": 2048},
+)
+ARGS = (
+    ["--radix-eviction-policy", "lru"],
+    ["--radix-eviction-policy=lru"],
+    ["--prefill-decode-interval=5"],
+    ["--attention-backend", "flashinfer"],
+    ["--mm-feature-transport=cpu"],
+    ["--cuda-graph-max-bs-decode", "200"],
+    ["--max-running-requests=390"],
+    ["--disable-radix-cache"],
+    ["--log-requests"],
+    ["--stream-interval", "4"],
+)
+ENV = (
+    ("SGLANG_VLM_CACHE_SIZE_MB", "100"),
+    ("SGLANG_USE_CUDA_IPC_TRANSPORT", "0"),
+    ("SGLANG_USE_CUDA_IPC_TRANSPORT", "false"),
+    ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A VLMService's spec and the GPU of every node."""
+
+    spec: dict[str, Any]
+    product: str
+    memory_mib: int
+    capability: tuple[int, int]
+    nodes: int
+
+
+def samples(seed: int, count: int) -> list[Sample]:
+    """``count`` samples, the same for the same seed; half of them on the GPUs that the override set is about."""
+    chance = random.Random(seed)
+    return [_sample(chance) for _ in range(count)]
+
+
+def _sample(chance: random.Random) -> Sample:
+    product, memory_mib, capability = chance.choice(GPUS[:6] if chance.random() < 0.5 else GPUS)
+    nodes = chance.choice((1, 1, 1, 2, 4))
+    tensor = nodes * chance.choice((1, 1, 2, 4, 8))
+    workload: dict[str, Any] = {}
+    if chance.random() < 0.9:
+        workload["concurrency"] = chance.choice(
+            (1, 8, 64, 256, 257, 399, 400, 401, 511, 512, 513, 600, chance.randint(1, 600))
+        )
+    images: dict[str, Any] = {"reuse": chance.choice(("SingleUse", "SingleUse", "Unknown", "Repeated"))}
+    if chance.random() < 0.7:
+        images["width"], images["height"] = chance.choice(SIZES)
+        images["perRequest"] = chance.choice((1, 1, 2, 5))
+    engine: dict[str, Any] = {"version": "0.5.23"}
+    if chance.random() < 0.4:
+        engine["settings"] = {k: v for s in chance.sample(SETTINGS, chance.choice((1, 1, 2, 3))) for k, v in s.items()}
+    if chance.random() < 0.3:
+        engine["args"] = [a for args in chance.sample(ARGS, chance.choice((1, 1, 2))) for a in args]
+    if chance.random() < 0.2:
+        name, value = chance.choice(ENV)
+        engine["env"] = [{"name": name, "value": value}]
+    if chance.random() < 0.05:
+        engine["tuning"] = "Off"
+    spec = {
+        "model": {"uri": "hf://tiny/model", "architecture": chance.choice(ARCHITECTURES), "parametersBillion": 1},
+        "workload": workload | {"images": images},
+        "parallelism": {"tensor": tensor},
+        "multinode": {"nodeCount": nodes},
+        "engine": engine,
+    }
+    return Sample(spec, product, memory_mib, capability, nodes)

@@ -1,0 +1,134 @@
+"""The plan and the real engine agree: SGLang 0.5.23 resolves what is planned, on the GPU that it is planned for.
+
+The GPU is described, not there: see resolve_worker.py. Everything else is the engine's own code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.samples import ARCHITECTURES, Sample, samples
+from unit.plan.builders import RUNTIME_IMAGE, cluster, node
+
+from vlm_api.plan import ServingPlan
+from vlm_api.status import VLMService
+from vlm_operator.errors import InvalidInput
+from vlm_operator.planning import make_plan
+
+SEED = 36_411
+AGREEMENTS_WANTED = 2_000
+WORKERS = 2
+
+# Setting -> where the engine's answer has it.
+FIELD_SETTINGS = (
+    "attention_backend",
+    "decode_attention_backend",
+    "max_running_requests",
+    "mm_feature_transport",
+    "mm_preprocess_cache_size_mb",
+    "prefill_decode_interval",
+    "radix_eviction_policy",
+)
+
+
+@pytest.fixture(scope="module")
+def models(engine_site: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Architecture -> a folder with its config.json and tokenizer. The resolution reads no weights."""
+    folders = {}
+    for architecture, kind in zip(ARCHITECTURES, ("qwen3_vl", "qwen3_vl_moe"), strict=True):
+        folder = tmp_path_factory.mktemp(kind)
+        for file in tiny_model.iterdir():
+            if file.suffix != ".safetensors":
+                (folder / file.name).symlink_to(file)
+        config = json.loads((tiny_model / "config.json").read_text())
+        config |= {"architectures": [architecture], "model_type": kind}
+        (folder / "config.json").unlink()
+        (folder / "config.json").write_text(json.dumps(config))
+        folders[architecture] = folder
+    return folders
+
+
+def planned(sample: Sample) -> ServingPlan | None:
+    """The plan for a sample, or None where it is refused: a random mix of what users write may contradict itself."""
+    major, minor = sample.capability
+    nodes = [
+        node(f"node-{i}", sample.product, sample.memory_mib, f"{major}.{minor}", count=8) for i in range(sample.nodes)
+    ]
+    try:
+        service = VLMService.model_validate({"metadata": {"name": "sample"}, "spec": sample.spec})
+        plan = make_plan(service, cluster(*nodes), runtime_image=RUNTIME_IMAGE)
+    except InvalidInput:
+        return None
+    return None if plan.errors else plan
+
+
+def request(sample: Sample, plan: ServingPlan, models: dict[str, Path]) -> dict[str, Any]:
+    args = list(plan.engine.args)
+    args[args.index("--model-path") + 1] = str(models[sample.spec["model"]["architecture"]])
+    if sample.nodes > 1:  # what the runtime adds in each pod of a group
+        args += ["--nnodes", str(sample.nodes), "--node-rank", "0", "--dist-init-addr", "127.0.0.1:20000"]
+    return {"args": args, "env": plan.engine.env, "capability": sample.capability, "memoryMiB": sample.memory_mib}
+
+
+def resolved(engine_site: Path, requests: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The engine's answers, in order."""
+    done = subprocess.run(
+        ["python3.11", str(Path(__file__).with_name("resolve_worker.py"))],
+        input="\n".join(map(json.dumps, requests)),
+        env=os.environ | {"PYTHONPATH": str(engine_site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    yield from map(json.loads, done.stdout.splitlines())
+
+
+def differences(plan: ServingPlan, answer: dict[str, Any]) -> list[str]:
+    """What the engine would use otherwise than the plan says."""
+    if "refused" in answer:
+        return [f"the engine refuses: {answer['refused']}"]
+    told = answer["fields"]
+    actual = {name: told[name] for name in FIELD_SETTINGS}
+    actual["mm_preprocess_cache_size_mb"] = told["mm_preprocess_cache_size_mb"] or 0
+    actual["decode_attention_backend"] = told["decode_attention_backend"] or told["attention_backend"]
+    actual["cuda_graph_max_bs_decode"] = answer["graph"]
+    actual["SGLANG_VLM_CACHE_SIZE_MB"] = answer["env"]["SGLANG_VLM_CACHE_SIZE_MB"] or 100
+    if told["mm_feature_transport"] == "cuda_ipc":
+        actual["SGLANG_MM_FEATURE_CACHE_MB"] = answer["env"]["SGLANG_MM_FEATURE_CACHE_MB"] or 1024
+    different = []
+    for name, value in actual.items():
+        setting = plan.setting(name)
+        if setting is None:
+            different.append(f"{name}: the plan does not mention it, the engine uses {value}")
+            continue
+        said = setting.value if setting.applied else setting.expected
+        if str(said) != str(value):
+            what = "planned" if setting.applied else "expected"
+            different.append(f"{name}: {what} {said!r}, the engine uses {value!r} ({setting.reason})")
+    return different
+
+
+@pytest.mark.timeout(600)
+def test_the_engine_uses_what_is_planned_and_chooses_what_is_expected(engine_site, models):
+    made = [(s, p) for s in samples(SEED, 2 * AGREEMENTS_WANTED) if (p := planned(s)) is not None][:AGREEMENTS_WANTED]
+    assert len(made) == AGREEMENTS_WANTED
+    requests = [request(s, p, models) for s, p in made]
+    share = -(-len(requests) // WORKERS)
+    parts = [requests[i : i + share] for i in range(0, len(requests), share)]
+    with ThreadPoolExecutor(WORKERS) as workers:
+        answers = [a for part in workers.map(lambda r: list(resolved(engine_site, r)), parts) for a in part]
+    assert len(answers) == len(made)
+    wrong = [
+        f"{sample.product} x {sample.nodes} nodes, {json.dumps(sample.spec)}\n    " + "\n    ".join(different)
+        for (sample, plan), answer in zip(made, answers, strict=True)
+        if (different := differences(plan, answer))
+    ]
+    assert not wrong, f"{len(wrong)} of {len(made)} plans differ from the engine:\n" + "\n".join(wrong[:20])
