@@ -11,7 +11,7 @@ from vlm_api.plan import Setting
 from vlm_api.report import EffectiveSetting
 
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
-_SECRET: Final = re.compile(r"(key|token|secret|password)s?$", re.IGNORECASE)
+_SECRET: Final = re.compile(r"(^|_)(key|token|secret|password)$", re.IGNORECASE)
 _UNKNOWN: Final = object()
 
 

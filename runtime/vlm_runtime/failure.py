@@ -15,6 +15,9 @@ LONGEST_MESSAGE_BYTES: Final = 2000
 _LONGEST_LINE: Final = 400
 _SHOWN_LINES: Final = 3
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]+")
+
 # Texts of SGLang 0.5.23, PyTorch, transformers and huggingface_hub, as they were seen or stand in their sources.
 _DEVICE_MEMORY: Final = re.compile(
     r"OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Cuda failure.*out of memory"
@@ -61,6 +64,8 @@ def failure(reason: str, detail: str) -> Failure:
     """
     advice = FAILURES[reason]
     room = LONGEST_MESSAGE_BYTES - len(advice.encode()) - 1
+    # Control characters would make the JSON six times as long, beyond what kubelet keeps of it.
+    detail = _CONTROL.sub(" ", detail).strip()
     return Failure(reason=reason, message=f"{_cut(detail, room)} {advice}" if detail else advice)
 
 
@@ -70,9 +75,12 @@ def classify(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: i
     ``lines``: the last lines of the engine's log, redacted, oldest first. ``oom_kills``: processes in this container
     that the kernel killed for memory since the start. ``device``: the plan's, ``cuda`` or ``cpu``.
     """
+    lines = [_COLOUR.sub("", line) for line in lines]
     when = "while serving" if was_ready else "during its start"
     shown = error_lines(lines)
-    detail = f"The engine ended {when} with {ended}." + (f" Last errors: {' | '.join(shown)}." if shown else "")
+    detail = f"The engine ended {when} with {ended}." + (
+        f" Last errors: {' | '.join(shown).rstrip('.')}." if shown else ""
+    )
     return failure(_reason(ended, lines, was_ready=was_ready, oom_kills=oom_kills, device=device), detail)
 
 

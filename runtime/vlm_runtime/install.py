@@ -49,6 +49,8 @@ def install(dest: Path) -> None:
     meta = distribution(DISTRIBUTION)
     for path in _metadata_files(meta):
         _copy(path, lib / path.parent.name / path.name)
+    for folder in (lib, *(path for path in lib.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
     start = dest / "start.py"
     start.write_text(START, encoding="utf-8")
     start.chmod(0o644)
@@ -75,7 +77,6 @@ def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(0o644)
-    target.parent.chmod(0o755)
 
 
 def main(argv: list[str] | None = None) -> int:

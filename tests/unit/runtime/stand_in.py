@@ -1,0 +1,157 @@
+"""Behaves as SGLang's server does, seen from outside: log lines, endpoints, workers, draining, dying. Not a test.
+
+``STAND_IN`` in the environment is a JSON object with what should happen otherwise:
+
+``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long /ready is 503), ``exit_code`` and ``last_words``
+(end during the load), ``refuse_images`` (answer them with 400), ``ready_path`` (false: as before 0.5.20),
+``ignore_dead_worker`` (live on without it), ``leave_orphan`` (seconds that a process without a parent lives).
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+TOLD = json.loads(os.environ.get("STAND_IN", "{}"))
+warm = threading.Event()
+draining = threading.Event()
+running = 0
+count = threading.Lock()
+
+
+def log(line: str) -> None:
+    print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {line}", flush=True)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path == "/ready" and TOLD.get("ready_path", True):
+            serving = warm.is_set() and not draining.is_set()
+            self.answer(200 if serving else 503, {"serving": serving})
+        elif self.path == "/health":
+            self.answer(200 if warm.is_set() and not draining.is_set() else 503, {})
+        elif self.path == "/server_info" and self.authorized():
+            self.answer(200, server_info())
+        else:
+            self.answer(404, {})
+
+    def do_POST(self) -> None:
+        global running
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self.authorized():
+            return
+        if TOLD.get("refuse_images"):
+            self.answer(400, {"message": f"no images here, and your key is {args.api_key}"})
+            return
+        with count:
+            running += 1
+        try:
+            self.complete(body)
+        finally:
+            with count:
+                running -= 1
+
+    def complete(self, body: dict) -> None:
+        if body.get("stream"):
+            self.send_response(200)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for number in range(body["max_tokens"]):
+                self.wfile.write(f"data: {number}\n\n".encode())
+                self.wfile.flush()
+                time.sleep(0.1)
+            self.wfile.write(b"data: [DONE]\n\n")
+            return
+        url = body["messages"][0]["content"][0]["image_url"]["url"]
+        width, height = struct.unpack(">II", base64.b64decode(url.partition(",")[2])[16:24])
+        log(f"question to {body['model']} about an image of {width} x {height}")
+        self.answer(200, {"choices": [{"message": {"content": "!"}}]})
+
+    def authorized(self) -> bool:
+        if args.api_key and self.headers.get("Authorization") != f"Bearer {args.api_key}":
+            self.answer(401, {"message": "wrong key"})
+            return False
+        return True
+
+    def answer(self, status: int, body: dict) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *values: object) -> None:
+        log(f'INFO:     127.0.0.1:{self.client_address[1]} - "{self.command} {self.path} HTTP/1.1" {values[1]}')
+
+
+def server_info() -> dict:
+    mine = {name: value for name, value in os.environ.items() if name.startswith("SGLANG_")}
+    return {
+        "version": "0.5.23",
+        "api_key": args.api_key,
+        "max_running_requests": args.max_running_requests,
+        "radix_eviction_policy": "lru",
+        "internal_states": [{"effective_max_running_requests_per_dp": args.max_running_requests, "env_vars": mine}],
+    }
+
+
+def start_worker() -> subprocess.Popen:
+    # As SGLang's schedulers do, it has a title of its own and ends with its parent's session.
+    return subprocess.Popen(["sglang::scheduler", "3600"], executable="/bin/sleep")
+
+
+def watch(worker: subprocess.Popen) -> None:
+    code = worker.wait()
+    if not draining.is_set() and not TOLD.get("ignore_dead_worker"):
+        log(
+            f"Subprocess scheduler_0 (pid={worker.pid}) crashed with exit code {code}. Triggering SIGQUIT for cleanup..."
+        )
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+parser = argparse.ArgumentParser(prog="sglang serve")
+parser.add_argument("--port", type=int)
+parser.add_argument("--api-key")
+parser.add_argument("--max-running-requests", type=int)
+parser.add_argument("--nnodes")
+parser.add_argument("--node-rank")
+parser.add_argument("--dist-init-addr")
+args = parser.parse_args()
+
+log(f"server_args={vars(args)}")
+log(f"device={os.environ.get('VLMSERVE_DEVICE')} path={os.environ.get('PYTHONPATH')}")
+if TOLD.get("leave_orphan"):
+    subprocess.Popen(["sh", "-c", f"sleep {TOLD['leave_orphan']} & echo $! > $ORPHAN"], start_new_session=True)
+log("Load weight begin. avail mem=79.00 GB")
+time.sleep(TOLD.get("load_seconds", 0.0))
+if "exit_code" in TOLD:
+    print(TOLD.get("last_words", ""), flush=True)
+    if TOLD["exit_code"] < 0:
+        os.kill(os.getpid(), -TOLD["exit_code"])
+    sys.exit(TOLD["exit_code"])
+process = start_worker()
+threading.Thread(target=watch, args=(process,), daemon=True).start()
+log("Capture decode CUDA graph begin. This can take up to several minutes.")
+server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
+server.daemon_threads = True
+threading.Thread(target=server.serve_forever, daemon=True).start()
+log(f"Uvicorn running on http://0.0.0.0:{args.port} (Press CTRL+C to quit)")
+time.sleep(TOLD.get("warmup_seconds", 0.0))
+signal.signal(signal.SIGTERM, lambda *_: draining.set())
+warm.set()
+log("The server is fired up and ready to roll!")
+while not draining.is_set() or running:
+    time.sleep(0.05)
+process.kill()
+log("Gracefully exiting...")

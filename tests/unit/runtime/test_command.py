@@ -1,0 +1,91 @@
+"""From the plan and the pod's environment to what is started."""
+
+from __future__ import annotations
+
+import pytest
+from unit.runtime.harness import make_plan
+
+from vlm_runtime.command import BadEnvironment, EngineCommand, engine_command
+
+LAUNCHER = ["python3", "-m", "sglang.launch_server"]
+
+
+def command(environ: dict[str, str] | None = None, **changes: object) -> EngineCommand:
+    return engine_command(make_plan(**changes), environ or {}, LAUNCHER, library="/opt/vlmserve/lib")
+
+
+def test_the_plans_arguments_are_passed_on_as_they_stand() -> None:
+    args = ["--model-path", "/models/x", "--mm-process-config", '{"image": {"size": {}}}']
+    assert command(engine={"args": args}).argv == (*LAUNCHER, *args)
+
+
+def test_the_library_comes_first_and_what_the_image_had_stays() -> None:
+    assert command({"PYTHONPATH": "/sgl-workspace"}).env["PYTHONPATH"] == "/opt/vlmserve/lib:/sgl-workspace"
+    assert command().env["PYTHONPATH"] == "/opt/vlmserve/lib"
+
+
+def test_a_crash_is_not_held_up_by_dumps_unless_the_user_wants_them() -> None:
+    assert command().env["SGLANG_CUDA_COREDUMP_BEFORE_CRASH"] == "0"
+    wanted = {"SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "1"}
+    assert command(wanted).env["SGLANG_CUDA_COREDUMP_BEFORE_CRASH"] == "1"
+    assert command(engine={"env": wanted}).env["SGLANG_CUDA_COREDUMP_BEFORE_CRASH"] == "1"
+
+
+def test_the_pods_environment_wins_over_the_plans() -> None:
+    assert command({"SGLANG_X": "pod"}, engine={"env": {"SGLANG_X": "plan"}}).env["SGLANG_X"] == "pod"
+
+
+def test_the_api_key_becomes_a_flag_and_leaves_the_environment() -> None:
+    found = command({"VLMSERVE_API_KEY": "sk-1"})
+    assert found.argv[-2:] == ("--api-key", "sk-1")
+    assert "VLMSERVE_API_KEY" not in found.env
+    assert found.api_key == "sk-1"
+    assert "sk-1" not in repr(found)
+
+
+@pytest.mark.parametrize("args", [["--api-key", "mine"], ["--api-key=mine"]])
+def test_a_key_that_the_user_wrote_himself_is_used_and_not_given_twice(args: list[str]) -> None:
+    found = command({"VLMSERVE_API_KEY": "sk-1"}, engine={"args": args})
+    assert found.api_key == "mine"
+    assert "sk-1" not in found.argv
+
+
+@pytest.mark.parametrize(
+    ("args", "port"),
+    [([], 8000), (["--port", "9000"], 9000), (["--port=9000"], 9000), (["--port", "1", "--port", "2"], 2)],
+)
+def test_the_engine_is_asked_where_it_listens(args: list[str], port: int) -> None:
+    assert command(engine={"args": args}).port == port
+
+
+def test_an_engine_with_a_certificate_is_asked_over_tls() -> None:
+    assert command(engine={"args": ["--ssl-certfile", "/tls/tls.crt"]}).tls
+    assert not command().tls
+
+
+def test_one_node_is_the_head_whatever_the_environment_says() -> None:
+    found = command({"LWS_WORKER_INDEX": "3"})
+    assert found.is_head
+    assert "--nnodes" not in found.argv
+
+
+@pytest.mark.parametrize(("leader", "address"), [("svc-0.svc", "svc-0.svc:20000"), ("fd00::7", "[fd00::7]:20000")])
+def test_a_pod_of_a_group_joins_it(leader: str, address: str) -> None:
+    group = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": leader}
+    found = command(group, runtime={"nodes": 2})
+    assert found.argv[-6:] == ("--nnodes", "2", "--node-rank", "1", "--dist-init-addr", address)
+    assert not found.is_head
+
+
+@pytest.mark.parametrize("missing", ["LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"])
+def test_what_a_group_lacks_is_named(missing: str) -> None:
+    group = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "a"}
+    del group[missing]
+    with pytest.raises(BadEnvironment, match=missing):
+        command(group, runtime={"nodes": 2})
+
+
+def test_a_group_of_another_size_is_refused_with_both_sizes() -> None:
+    group = {"LWS_GROUP_SIZE": "3", "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "a"}
+    with pytest.raises(BadEnvironment, match=r"LWS_GROUP_SIZE is 3, but the plan is for 2 nodes"):
+        command(group, runtime={"nodes": 2})

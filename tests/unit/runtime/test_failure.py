@@ -1,0 +1,115 @@
+"""Why an engine ended, from what SGLang, PyTorch and the Hub really write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_api.reasons import FAILURES
+from vlm_runtime.failure import LONGEST_MESSAGE_BYTES, Exit, classify, failure
+
+SIGQUIT = [
+    "[2026-11-29 20:02:08] Received sigquit from a child process. It usually means the child failed.",
+    "[2026-11-29 20:02:08] kill_process_tree called: parent_pid=14350, include_parent=True, pid=14350",
+]
+KILLED_WORKER = [
+    "[2026-11-29 19:53:20] Subprocess scheduler_0 (pid=25706) crashed with exit code -9. Triggering SIGQUIT for cleanup...",
+    "[2026-11-29 19:53:20] SIGQUIT received. signum=None, frame=None. It usually means one child failed.",
+]
+FIRED_UP = ["[2026-11-29 19:53:06] The server is fired up and ready to roll!"]
+HIT = ["[2026-11-29 20:02:08] Scheduler hit an exception: Traceback (most recent call last):"]
+
+
+ENDS = {
+    "an unknown flag": (
+        "BadArgument", Exit(code=2), False,
+        ["      [--metrics-host METRICS_HOST]", "sglang serve: error: unrecognized arguments: --no-such-flag 3"],
+    ),
+    "a value of the wrong type": (
+        "BadArgument", Exit(code=2), False,
+        ["launch_server.py: error: argument --tp-size/--tensor-parallel-size: invalid int value: 'abc'"],
+    ),
+    "a folder that is not there": (
+        "ModelNotFound", Exit(code=1), False,
+        ["OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/nowhere'."],
+    ),
+    "no way to the Hub": (
+        "ModelNotFound", Exit(code=1), False,
+        [
+            "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the "
+            "cached files."
+        ],
+    ),
+    "a gated model without a token": (
+        "ModelNotFound", Exit(code=1), False, ["huggingface_hub.errors.GatedRepoError: 401 Client Error."],
+    ),
+    "a setting that contradicts another": (
+        "ConfigurationError", Exit(code=1), False, ["ValueError: cuda_ipc requires a single node"],
+    ),
+    "a setting that a scheduler refuses": (
+        "ConfigurationError", Exit(signal=9), False,
+        [*HIT, "ValueError: attention backend fa3 is not supported", *SIGQUIT],
+    ),
+    "device memory while loading": (
+        "OutOfDeviceMemory", Exit(signal=9), False,
+        [*HIT, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", *SIGQUIT],
+    ),
+    "nothing left for the KV cache": (
+        "OutOfDeviceMemory", Exit(signal=9), False,
+        [*HIT, "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-frac", *SIGQUIT],
+    ),
+    "a coloured error of memory": (
+        "OutOfDeviceMemory", Exit(signal=9), True,
+        ["\x1b[31mRuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\x1b[0m"],
+    ),
+    "a killed scheduler": ("SchedulerDied", Exit(signal=9), True, KILLED_WORKER),
+    "a scheduler's fault": (
+        "SchedulerDied", Exit(signal=9), True, [*HIT, "ValueError: too many values to unpack", *SIGQUIT],
+    ),
+    "a signal from outside": ("EngineKilled", Exit(signal=11), True, FIRED_UP),
+    "an end without a word": ("EngineExited", Exit(code=0), True, FIRED_UP),
+    "an unknown error": ("EngineExited", Exit(code=1), True, ["RuntimeError: something else"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "ended", "was_ready", "lines"), ENDS.values(), ids=ENDS)
+def test_an_end_has_one_reason(reason: str, ended: Exit, was_ready: bool, lines: list[str]) -> None:
+    found = classify(ended, lines, was_ready=was_ready, oom_kills=0, device="cuda")
+    assert found.reason == reason
+    assert str(ended) in found.message
+    assert found.message.endswith(FAILURES[reason])
+
+
+def test_a_worker_that_the_kernel_killed_for_memory_is_not_taken_for_a_crash() -> None:
+    found = classify(Exit(signal=9), KILLED_WORKER, was_ready=True, oom_kills=1, device="cuda")
+    assert found.reason == "OutOfHostMemory"
+
+
+def test_memory_that_ran_out_on_the_cpu_is_the_hosts() -> None:
+    line = "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.2."
+    found = classify(Exit(signal=9), [*HIT, line, *SIGQUIT], was_ready=False, oom_kills=0, device="cpu")
+    assert found.reason == "OutOfHostMemory"
+
+
+def test_the_message_shows_the_errors_and_not_what_came_after_them() -> None:
+    lines = [*HIT, "  File x", "ValueError: chunked_prefill_size must not be 0", "", *SIGQUIT]
+    assert (
+        "ValueError: chunked_prefill_size must not be 0"
+        in classify(Exit(signal=9), lines, was_ready=False, oom_kills=0, device="cuda").message
+    )
+
+
+def test_without_an_error_the_last_lines_are_shown() -> None:
+    assert (
+        "fired up"
+        in classify(Exit(code=0), ["The server is fired up"], was_ready=True, oom_kills=0, device="cuda").message
+    )
+
+
+@given(st.sampled_from(sorted(FAILURES)), st.text())
+def test_a_message_fits_kubelets_limit_and_keeps_the_next_step(reason: str, detail: str) -> None:
+    found = failure(reason, detail * 50)
+    assert len(found.message.encode()) <= LONGEST_MESSAGE_BYTES
+    assert found.message.endswith(FAILURES[reason])
+    assert len(found.model_dump_json(by_alias=True).encode()) <= 4096

@@ -1,0 +1,87 @@
+"""The container's log: whole lines, in order, without secrets and without the runtime's own questions."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_runtime.output import LONGEST_LINE_BYTES, LineSplitter, Output
+from vlm_runtime.redact import Redactor
+
+
+class Stream:
+    """Takes at most three bytes at a time, as a pipe may."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: memoryview, /) -> int:
+        self.data += bytes(data[:3])
+        return min(len(data), 3)
+
+
+class Broken:
+    """Nobody reads."""
+
+    def write(self, data: memoryview, /) -> int:
+        raise BrokenPipeError
+
+
+def output(stream: Stream | Broken) -> Output:
+    return Output(stream, Redactor(["sk-known-secret"]), clock=lambda: 0.0)
+
+
+def test_everything_is_written_also_where_the_pipe_takes_it_in_pieces() -> None:
+    stream = Stream()
+    output(stream).engine("first line\nsecond with sk-known-secret\n")
+    assert stream.data == b"first line\nsecond with [redacted]\n"
+
+
+def test_a_log_that_nobody_reads_stops_nothing() -> None:
+    assert output(Broken()).engine("a\nb\n") == ["a", "b"]
+
+
+def test_the_runtimes_own_questions_are_left_out_and_those_of_others_stay() -> None:
+    stream = Stream()
+    own = '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable'
+    others = [
+        '[2026-11-29 20:10:48] INFO:     10.0.0.7:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable',
+        '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+        '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "GET /health HTTP/1.1" 500 Internal Server Error',
+    ]
+    assert output(stream).engine("\n".join([own, *others]) + "\n") == others
+
+
+def test_the_runtimes_own_lines_are_marked_and_without_secrets() -> None:
+    stream = Stream()
+    output(stream).say("answered with sk-known-secret")
+    assert stream.data.endswith(b"vlm-runtime: answered with [redacted]\n")
+
+
+@given(st.lists(st.text(alphabet="ab ü\t", max_size=20), max_size=20), st.data())
+def test_lines_come_out_whole_however_the_pipe_cuts_them(lines: list[str], data: st.DataObject) -> None:
+    sent = "".join(f"{line}\n" for line in lines).encode()
+    splitter, received = LineSplitter(), ""
+    while sent:
+        size = data.draw(st.integers(1, 7))
+        block = splitter.feed(sent[:size])
+        assert block == "" or block.endswith("\n")
+        received, sent = received + block, sent[size:]
+    assert received + splitter.end() == "".join(f"{line}\n" for line in lines)
+
+
+def test_a_progress_bar_is_shown_while_it_moves() -> None:
+    assert LineSplitter().feed(b"loading  0%\rloading 50%\rload") == "loading  0%\nloading 50%\n"
+
+
+def test_a_last_line_without_an_end_is_kept() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"Segmentation fault") == ""
+    assert splitter.end() == "Segmentation fault"
+
+
+def test_a_line_without_end_is_left_out_with_a_word_and_what_follows_is_not_lost() -> None:
+    splitter = LineSplitter()
+    first = splitter.feed(b"before\n" + b"x" * (LONGEST_LINE_BYTES + 1))
+    assert first.splitlines() == ["before", "[vlm-runtime: a line of more than 1 MiB is left out here]"]
+    assert splitter.feed(b"still the same line\nafter\n") == "after\n"

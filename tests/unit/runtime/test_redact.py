@@ -1,0 +1,65 @@
+"""What must never be in a log, and what must not be spoilt."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_runtime.redact import MASK, Redactor, secrets_in
+
+
+def test_only_variables_that_hold_secrets_count() -> None:
+    env = {
+        "VLMSERVE_API_KEY": "short",
+        "HF_TOKEN": "hf_x",
+        "S3_SECRET_ACCESS_KEY": "0123456789",
+        "DB_PASSWORD": "correct horse",
+        "SOME_CACHE_KEY": "0",
+        "MAX_TOTAL_TOKENS": "123456789",
+        "PATH": "/usr/bin:/bin",
+    }
+    assert secrets_in(env) == sorted(["short", "hf_x", "0123456789", "correct horse"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "server_args={'api_key': 'sk-1', 'admin_api_key': 'sk-1', 'port': 8000}",
+        'launch_command: "--host 0.0.0.0 --api-key sk-1 --port 8000"',
+        "argv: ['--api-key', 'sk-1', '--port', '8000']",
+        "--admin-api-key=sk-1",
+        'GET /v1/models {"Authorization": "Bearer sk-1"}',
+        "api_key=sk-1, port=8000",
+        "ssl_keyfile_password='sk-1'",
+    ],
+    ids=["server_args", "launch command", "list", "equals", "header", "repr", "password of the key file"],
+)
+def test_what_the_engine_prints_by_itself_is_masked_although_the_value_is_not_known(line: str) -> None:
+    cut = Redactor()(line)
+    assert "sk-1" not in cut
+    assert MASK in cut
+
+
+def test_a_token_of_hugging_face_is_masked_wherever_it_stands() -> None:
+    assert "hf_" not in Redactor()("GET https://x/?t=hf_abcdefghijklmnopqrstuvwxyz123456 failed")
+
+
+@pytest.mark.parametrize(
+    "line", ["'api_key': None, 'port': 8000", '"admin_api_key": null', "max_total_num_tokens=8192"]
+)
+def test_text_without_a_secret_stays_as_it_is(line: str) -> None:
+    assert Redactor(["a-secret-value"])(line) == line
+
+
+@given(st.text(min_size=4).filter(str.strip), st.text(), st.text())
+def test_a_known_value_is_gone_in_every_spelling(secret: str, before: str, after: str) -> None:
+    redact = Redactor([secret])
+    for spelling in (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]):
+        assert all(spelling not in part for part in redact(f"{before}{spelling}{after}").split(MASK))
+
+
+def test_a_secret_that_contains_another_goes_as_a_whole() -> None:
+    assert Redactor(["abcd1234", "abcd1234-tail"])("key abcd1234-tail.") == f"key {MASK}."

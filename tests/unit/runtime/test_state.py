@@ -1,0 +1,129 @@
+"""Probes, report and metrics of one pod, through its life."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from vlm_api.report import EffectiveSetting, Phase, Report
+from vlm_runtime.failure import failure
+from vlm_runtime.metrics import exposition, registry
+from vlm_runtime.server import pages
+from vlm_runtime.state import RuntimeState
+
+
+class Clock:
+    """Time that tests move."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pod() -> tuple[RuntimeState, Clock]:
+    clock = Clock()
+    return RuntimeState("abc", 600, clock), clock
+
+
+def probes(state: RuntimeState) -> tuple[bool, bool, bool]:
+    """(startup, readiness, liveness)"""
+    return state.startup_probe().ok, state.readiness_probe().ok, state.liveness_probe().ok
+
+
+def test_a_starting_pod_is_alive_and_says_how_far_it_is() -> None:
+    state, clock = pod()
+    state.advance(Phase.LOADING_WEIGHTS)
+    clock.now += 35
+    assert probes(state) == (False, False, True)
+    assert state.startup_probe().reason == "LoadingWeights: 35 of 600 s"
+    assert state.remaining_seconds == 565
+
+
+def test_a_ready_pod_answers_all_probes() -> None:
+    state, _ = pod()
+    state.became_ready(0.5)
+    assert probes(state) == (True, True, True)
+
+
+def test_an_engine_that_does_not_answer_for_a_while_takes_no_requests_and_is_not_killed() -> None:
+    state, _ = pod()
+    state.became_ready(0.5)
+    assert state.serving("the engine answers 503") is True
+    assert probes(state) == (True, False, True)
+    assert state.readiness_probe().reason == "the engine answers 503"
+    assert state.serving(None) is True
+    assert probes(state) == (True, True, True)
+
+
+def test_a_draining_pod_takes_no_requests_and_is_not_killed() -> None:
+    state, _ = pod()
+    state.became_ready(0.5)
+    state.ends(Phase.DRAINING)
+    assert probes(state) == (True, False, True)
+    state.serving(None)
+    assert probes(state) == (True, False, True)
+
+
+def test_a_lost_engine_fails_liveness_with_its_reason() -> None:
+    state, _ = pod()
+    state.became_ready(0.5)
+    state.failed(failure("SchedulerDied", "sglang::scheduler died."))
+    assert probes(state) == (True, False, False)
+    assert state.liveness_probe().reason.startswith("SchedulerDied: sglang::scheduler died.")
+
+
+def test_readiness_after_the_end_began_changes_nothing() -> None:
+    state, _ = pod()
+    state.ends(Phase.STOPPED)
+    state.became_ready(0.5)
+    assert state.phase is Phase.STOPPED
+    assert not state.readiness_probe().ok
+
+
+def test_the_report_is_what_the_operator_reads() -> None:
+    state, clock = pod()
+    clock.now += 42.04
+    state.became_ready(0.25)
+    state.compared("0.5.23", [EffectiveSetting(name="x", planned=1, effective=2, agrees=False)])
+    _, kind, body = pages(state, registry(state))["/report"]()
+    report = Report.model_validate_json(body)
+    assert kind == "application/json"
+    assert (report.plan_hash, report.phase, report.ready, report.elapsed_seconds) == ("abc", Phase.READY, True, 42.0)
+    assert (report.engine_version, report.first_image_seconds) == ("0.5.23", 0.25)
+
+
+def metrics(state: RuntimeState) -> dict[tuple[str, str], float]:
+    """(name, label value) -> value"""
+    text = exposition(registry(state)).decode()
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_tell_the_phase_and_what_it_took() -> None:
+    state, clock = pod()
+    clock.now += 42
+    assert ("vlm_runtime_startup_duration_seconds", "") not in metrics(state)
+    state.became_ready(0.25)
+    state.compared("0.5.23", [EffectiveSetting(name="x", planned=1, effective=2, agrees=False)])
+    found = metrics(state)
+    assert found["vlm_runtime_startup_duration_seconds", ""] == 42
+    assert found["vlm_runtime_first_image_duration_seconds", ""] == 0.25
+    assert found["vlm_runtime_phase", "Ready"] == 1
+    assert sum(value for (name, _), value in found.items() if name == "vlm_runtime_phase") == 1
+    assert found["vlm_runtime_ready", ""] == 1
+    assert found["vlm_runtime_setting_effective", "x"] == 0
+    assert found["vlm_runtime_setting_mismatches", ""] == 1
+
+
+def test_every_metric_has_the_prefix_a_unit_from_prometheus_list_and_a_sentence() -> None:
+    state, _ = pod()
+    for family in text_string_to_metric_families(exposition(registry(state)).decode()):
+        assert re.fullmatch(r"vlm_runtime_[a-z_]+", family.name)
+        assert not re.search(r"_(ms|milliseconds|mib|minutes)$", family.name)
+        assert family.documentation
+        assert all(not (sample.name.endswith("_total") and family.type != "counter") for sample in family.samples)
