@@ -25,8 +25,9 @@ SOON_SECONDS = 5.0
 class Operator:
     """One operator process."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *options: str) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *options: str, namespace: str = "default") -> None:
         self._kubeconfig = kubeconfig
+        self._namespace = namespace
         self._log = log
         self._options = options
         self._port = free_ports(1)[0]
@@ -34,7 +35,7 @@ class Operator:
 
     def start(self, until: str = "watching") -> Operator:
         """Starts it, and waits until ``/readyz`` says so."""
-        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig), "POD_NAMESPACE": self._namespace}
         command = [sys.executable, "-m", "vlm_operator", "--runtime-image", IMAGE]
         command += ["--metrics-address", f"127.0.0.1:{self._port}", *self._options]
         with self._log.open("ab") as log:

@@ -42,7 +42,7 @@ _IDENTITY: Final = frozenset({"apiVersion", "kind"})
 def satisfied(desired: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """Whether applying ``desired`` over ``live`` would change nothing."""
     owned = owned_fields(live)
-    return owned is not None and covered(owned, desired) and contained(desired, live)
+    return owned is not None and covered(owned, desired) and contained(desired, live, owned)
 
 
 def owned_fields(live: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -85,18 +85,24 @@ def _identified(entry: Any, keys: Mapping[str, Any]) -> bool:
     return isinstance(entry, Mapping) and all(entry.get(key, value) == value for key, value in keys.items())
 
 
-def contained(desired: Any, live: Any, field: str = "", parent: str = "") -> bool:
-    """Whether ``live`` has every value of ``desired``. Fields that only ``live`` has are defaults or other managers'."""
+def contained(
+    desired: Any, live: Any, owned: Mapping[str, Any] | None = None, field: str = "", parent: str = ""
+) -> bool:
+    """Whether ``live`` has every value of ``desired``. Fields that only ``live`` has are defaults or other managers'.
+
+    ``owned`` are our fields below this point; None: everything below is ours. It decides about empty values, which the
+    API server does not store: where such a field is still ours, nobody has changed it.
+    """
     if isinstance(desired, Mapping):
-        if live is None:
-            return not desired
         return isinstance(live, Mapping) and all(
-            contained(value, live.get(key), key, field) for key, value in desired.items() if key not in _IDENTITY
+            contained(value, live[key], _below(owned, f"f:{key}"), key, field)
+            if live.get(key) is not None
+            else not value and (owned is None or f"f:{key}" in owned)
+            for key, value in desired.items()
+            if key not in _IDENTITY
         )
     if isinstance(desired, list):
-        return _list_contained(desired, live or [], field)
-    if desired in (None, "") and live in (None, ""):
-        return True
+        return _list_contained(desired, live, owned, field)
     if isinstance(desired, bool) or isinstance(live, bool):
         return desired is live
     if desired == live:
@@ -106,7 +112,7 @@ def contained(desired: Any, live: Any, field: str = "", parent: str = "") -> boo
     return False
 
 
-def _list_contained(desired: list[Any], live: Any, field: str) -> bool:
+def _list_contained(desired: list[Any], live: Any, owned: Mapping[str, Any] | None, field: str) -> bool:
     if not isinstance(live, list):
         return False
     keys = LIST_KEYS.get(field)
@@ -115,9 +121,26 @@ def _list_contained(desired: list[Any], live: Any, field: str) -> bool:
     for entry in desired:
         identity = {key: entry[key] for key in keys if key in entry}
         found = next((e for e in live if all(e.get(key) == value for key, value in identity.items())), None)
-        if found is None or not contained(entry, found):
+        if found is None or not contained(entry, found, _entry(owned, found)):
             return False
     return True
+
+
+def _entry(owned: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Our fields of one entry of a list."""
+    if owned is None:
+        return None
+    for path, below in owned.items():
+        if path.startswith("k:") and _identified(entry, json.loads(path[2:])):
+            return below or None
+    return {}
+
+
+def _below(owned: Mapping[str, Any] | None, path: str) -> Mapping[str, Any] | None:
+    """Our fields below a path. A field that ends there is ours with all that is in it."""
+    if owned is None:
+        return None
+    return (owned[path] or None) if path in owned else {}
 
 
 def _same_quantity(one: Any, other: Any) -> bool:

@@ -1,0 +1,186 @@
+"""The operator as a process: started, killed, stopped, doubled, with the chart's rights, and idle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver.operating import IMAGE, Operator, World, add_node, eventually, writes
+from chart.rendering import render_chart
+
+from minicluster import pki
+
+TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
+IDLE_SECONDS = 20
+ACCOUNT = "system:serviceaccount:vlm-system:vlm-operator"
+
+Start = Callable[..., Operator]
+
+
+@pytest.fixture
+def start(api_server: Any, kubectl: Any, namespace: str, tmp_path: Path) -> Iterator[Start]:
+    """Starts operators for the test's own namespace, and ends them."""
+    operators: list[Operator] = []
+
+    def starting(*options: str, kubeconfig: Path = api_server.kubeconfig, until: str = "watching") -> Operator:
+        log = tmp_path / f"operator-{len(operators)}.log"
+        operators.append(Operator(kubeconfig, log, "--namespace", namespace, *options, namespace=namespace))
+        return operators[-1].start(until)
+
+    yield starting
+    for operator in operators:
+        if operator.running:
+            operator.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def world(kubectl: Any, namespace: str) -> World:
+    return World(kubectl, namespace)
+
+
+def test_a_killed_operator_that_comes_back_writes_nothing(start: Start, world: World, kubectl: Any):
+    first = start("--no-leader-election")
+    world.apply(workload=TRAFFIC, scaling={"maxReplicas": 4}, template=everything_by_default())
+    world.wait_for("False", "Starting")
+    world.serving()
+    world.wait_for("True", "ReplicasAvailable", "Available")
+    first.stop(signal.SIGKILL)
+    versions, before = world.versions(), writes(kubectl)
+    second = start("--no-leader-election")
+    eventually(lambda: second.metric("vlm_operator_reconciles_total") >= 1)
+    time.sleep(1)
+    assert world.versions() == versions
+    assert writes(kubectl) == before
+
+
+def test_an_unchanged_service_costs_no_write(start: Start, world: World, kubectl: Any):
+    operator = start("--no-leader-election")
+    world.apply(workload=TRAFFIC, template=everything_by_default())
+    world.wait_for("False", "Starting")
+    world("annotate", "deployment", "vlm", "somebody=else")
+    eventually(lambda: operator.metric("vlm_operator_reconciles_total") >= 3)
+    time.sleep(1)
+    reconciled, before = operator.metric("vlm_operator_reconciles_total"), writes(kubectl)
+    time.sleep(IDLE_SECONDS)
+    assert writes(kubectl) == before
+    assert operator.metric("vlm_operator_reconciles_total") == reconciled, "events of its own making keep it busy"
+
+
+def test_sigterm_ends_it_cleanly_and_gives_the_lease_back(start: Start, world: World):
+    operator = start()
+    world.apply(workload=TRAFFIC)
+    world.wait_for("False", "Starting")
+    asked = time.monotonic()
+    assert operator.stop() == 0
+    assert time.monotonic() - asked < 5
+    assert lease(world)["holderIdentity"] == ""
+    assert "Traceback" not in operator.said()
+
+
+def test_of_two_operators_one_works_and_the_other_takes_over(start: Start, world: World):
+    first = start()
+    second = start(until="standing by")
+    world.apply(workload=TRAFFIC)
+    world.wait_for("False", "Starting")
+    assert second.metric("vlm_operator_leader") == 0
+    assert second.metric("vlm_operator_reconciles_total") == 0
+    first.stop()
+    eventually(lambda: second.metric("vlm_operator_leader") == 1, what=second.said)
+    world("scale", "vlms/vlm", "--replicas=2")
+    eventually(lambda: world.get("deployment")["spec"]["replicas"] == 2)
+    assert lease(world)["leaseTransitions"] >= 1
+
+
+def test_an_operator_whose_lease_was_taken_ends(start: Start, world: World):
+    operator = start()
+    stolen = {"spec": {"holderIdentity": "a thief", "renewTime": "2100-01-01T00:00:00.000000Z"}}
+    world("patch", "lease", "vlm-operator", "--type=merge", "-p", json.dumps(stolen))
+    eventually(lambda: not operator.running)
+    assert operator.stop() == 1
+    assert "lease" in operator.said()
+
+
+def test_it_needs_no_more_rights_than_the_chart_gives(
+    start: Start, world: World, kubectl: Any, api_server: Any, tmp_path: Path
+):
+    operator = start("--no-leader-election", kubeconfig=with_the_charts_rights(kubectl, api_server, world, tmp_path))
+    add_node(kubectl, f"node-of-{world.namespace}", "h100")
+    world.apply(workload=TRAFFIC, replicas=2, metrics={"podMonitor": True})
+    world.wait_for("True", "HardwareFound", "HardwareResolved")
+    before = world.plan_hash()
+    world.apply(workload={"concurrency": 64}, scaling={"maxReplicas": 3}, replicas=1)
+    eventually(lambda: world.exists("hpa") and not world.exists("configmap", f"vlm-plan-{before}"))
+    eventually(lambda: "KindMissing" in world("get", "events.events.k8s.io", "-o", "json"))
+    assert "forbidden" not in operator.said()
+    assert operator.metric("vlm_operator_errors_total") == 0
+    assert operator.stop() == 0
+    kubectl("delete", "node", f"node-of-{world.namespace}")
+
+
+def test_without_rights_it_says_so_and_ends_with_an_error(api_server: Any, tmp_path: Path):
+    folder = api_server.kubeconfig.parent / "pki"
+    pki.request(folder, "nobody", "/CN=nobody", "extendedKeyUsage=clientAuth", signed=True)
+    pki.write_kubeconfig(tmp_path / "kubeconfig", folder, "nobody", api_server.url)
+    done = run("--runtime-image", IMAGE, "--no-leader-election", "--metrics-address", "127.0.0.1:1", KUBECONFIG="/none")
+    assert done.returncode == 1
+    done = run("--runtime-image", IMAGE, "--no-leader-election", KUBECONFIG=str(tmp_path / "kubeconfig"))
+    assert done.returncode == 1
+    assert "nodes is forbidden" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "--runtime-image"),
+        (["--runtime-image", "x", "--metrics-address", "8080"], "[HOST]:PORT"),
+        (["--runtime-image", "x", "--log-level", "loud"], "loud"),
+    ],
+)
+def test_wrong_options_are_refused_in_words(options: list[str], says: str):
+    done = run(*options)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def run(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("VLM_OPERATOR_")}
+    command = [sys.executable, "-m", "vlm_operator", *options]
+    return subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, timeout=60)
+
+
+def lease(world: World) -> dict[str, Any]:
+    return dict(json.loads(world("get", "lease", "vlm-operator", "-o", "json"))["spec"])
+
+
+def everything_by_default() -> dict[str, Any]:
+    """A template whose values the API server leaves out or writes in another way: a trap for who compares."""
+    main = {
+        "name": "main",
+        "tty": False,
+        "env": [{"name": "EMPTY", "value": ""}],
+        "resources": {"requests": {"memory": "1024Mi", "cpu": 0.5}, "limits": {"memory": "65536Mi"}},
+    }
+    return {"spec": {"hostNetwork": False, "containers": [main], "imagePullSecrets": [{"name": "x"}]}}
+
+
+def with_the_charts_rights(kubectl: Any, api_server: Any, world: World, folder: Path) -> Path:
+    """A kubeconfig of somebody who has the roles that the chart brings, and nothing else."""
+    manifests = render_chart({"watchNamespaces": [world.namespace]}, namespace="vlm-system")
+    kubectl("create", "namespace", "vlm-system")
+    for manifest in manifests:
+        if manifest["apiVersion"].startswith("rbac"):
+            kubectl("apply", "-f", "-", stdin=manifest)
+    certificates = api_server.kubeconfig.parent / "pki"
+    pki.request(certificates, "operator", f"/CN={ACCOUNT}", "extendedKeyUsage=clientAuth", signed=True)
+    pki.write_kubeconfig(folder / "operator.kubeconfig", certificates, "operator", api_server.url)
+    return folder / "operator.kubeconfig"
