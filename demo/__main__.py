@@ -74,13 +74,19 @@ def on_this_machine(screen: Screen) -> None:
         "The node h100-0 is simulated by KWOK: its labels are those of a real machine with 8 H100s, but there is"
     )
     screen.say("no GPU and its pods only look as if they ran. The plan is the one that real H100s would get:\n")
-    screen.say(cluster.vlm("explain", H100, what="explaining the plan").rstrip())
+    screen.say(cluster.vlm("explain", H100, what="explaining the plan"))
 
     screen.heading("What there is now")
     screen.say(cluster.kubectl("get", "vlms", what="listing the services").rstrip())
     screen.say()
-    next_steps(screen, cluster.kubeconfig, cluster.kubectl_program)
-    screen.say("  make cluster-down                                 stop it all; what was built stays")
+    next_steps(
+        screen,
+        cluster,
+        (f"kubectl vlm explain {CPU}", "planned against what the engine says it uses"),
+        (f"kubectl vlm status {CPU}", "conditions, pods, the next step"),
+        (f"kubectl edit vlms {H100}", "change the workload, and see the plan follow"),
+        ("make cluster-down", "stop it all; what was built stays"),
+    )
     screen.say(f"\ntook {clock(time.monotonic() - screen.started)}; everything stays up")
 
 
@@ -113,28 +119,35 @@ def in_your_cluster(screen: Screen, kubeconfig: Path, image: str | None) -> None
         services.install(cluster, image)
 
     screen.heading("A plan for your nodes")
-    screen.say(cluster.vlm("plan", "-f", str(services.example(H100)), what="making the plan").rstrip())
+    screen.say(cluster.vlm("plan", "-f", str(services.example(H100)), what="making the plan"))
     screen.say()
     screen.say("Nothing was started. To serve it: kubectl apply -f examples/qwen3-vl-h100.yaml")
-    screen.say("To see an engine on the CPU instead, take examples/qwen3-vl-cpu.yaml and give it an engine image and a")
     screen.say(
-        "model of yours: any image with SGLang and Python 3.10 or newer does (spec.engine.image), and a model in a"
+        "To see an engine on the CPU, change examples/qwen3-vl-cpu.yaml: spec.engine.image to an image of yours with"
     )
-    screen.say("PersistentVolumeClaim (spec.model.uri: pvc://CLAIM/PATH); its volume `sglang` is then not needed.")
+    screen.say(
+        "Python 3.10 or newer and SGLang's wheels (tried: 0.5.23 on Debian 12), spec.model.uri to a model in a claim"
+    )
+    screen.say(
+        "(pvc://CLAIM/PATH); and remove the volume `sglang`, which brings the wheels on this project's own cluster."
+    )
     screen.say()
-    next_steps(screen, kubeconfig, "kubectl")
-    screen.say(
-        f"  helm -n {services.NAMESPACE} uninstall {services.RELEASE}              remove the operator; services stay"
+    next_steps(
+        screen,
+        cluster,
+        ("kubectl vlm plan -f SERVICE.yaml", "what would be run, and why"),
+        (f"helm -n {services.NAMESPACE} uninstall {services.RELEASE}", "remove the operator; services stay"),
     )
 
 
-def next_steps(screen: Screen, kubeconfig: Path, kubectl: str) -> None:
-    screen.say(f"kubeconfig: {kubeconfig}   log of this run: {LOG}")
+def next_steps(screen: Screen, cluster: Cluster, *commands: tuple[str, str]) -> None:
+    """Where things are, and commands to go on with, each with what it is for."""
+    folders = f"{Path(cluster.kubectl_program).parent}:{Path(sys.executable).parent}"
+    screen.say(f"kubeconfig: {cluster.kubeconfig}   log of this run: {LOG}")
     screen.say("Try next:")
-    screen.say(f"  export KUBECONFIG={kubeconfig} PATH={Path(kubectl).parent}:{Path(sys.executable).parent}:$PATH")
-    screen.say("  kubectl explain vlmservice.spec.workload          what can be written")
-    screen.say(f"  kubectl vlm explain {CPU}                  planned against what the engine says it uses")
-    screen.say(f"  kubectl edit vlms {H100}                 change the workload, and see the plan follow")
+    screen.say(f"  export KUBECONFIG={cluster.kubeconfig} PATH={folders}:$PATH")
+    for command, text in (("kubectl explain vlmservice.spec.workload", "what can be written"), *commands):
+        screen.say(f"  {command:47} {text}")
 
 
 if __name__ == "__main__":

@@ -128,7 +128,8 @@ class Cluster:
     def vlm(self, *arguments: str, what: str) -> str:
         """kubectl-vlm of this checkout."""
         program = Path(sys.executable).parent / "kubectl-vlm"
-        return run(["env", f"KUBECONFIG={self.kubeconfig}", "COLUMNS=140", program, *arguments], what=what)
+        shown = run(["env", f"KUBECONFIG={self.kubeconfig}", "COLUMNS=140", program, *arguments], what=what)
+        return "\n".join(line.rstrip() for line in shown.rstrip().splitlines())
 
 
 def program(name: str) -> str:
