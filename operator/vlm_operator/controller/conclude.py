@@ -44,7 +44,8 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         available_replicas=seen.replicas.available,
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         url=f"http://{service.name}.{service.namespace}.svc:{ENGINE_PORT}/v1",
-        plan=_plan(seen.plan),
+        # Without a plan of the present spec, the one before is still what the pods run.
+        plan=_plan(seen.plan) or (previous.plan if previous else None),
         startup=_startup(seen),
         effective=_effective(seen),
     )

@@ -1,0 +1,286 @@
+"""From what was seen to the status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from unit.render.samples import plan, service
+
+from vlm_api.plan import Finding, PlanMemory, Severity
+from vlm_api.reasons import FAILURES, Conditions
+from vlm_api.report import EffectiveSetting, Failure, Phase, Report
+from vlm_api.status import VLMServiceStatus
+from vlm_operator.controller import reasons
+from vlm_operator.controller.conclude import conclude, told
+from vlm_operator.controller.observed import Observed, Problem, Replicas, replicas
+from vlm_operator.controller.pods import PodView
+from vlm_operator.errors import InvalidInput
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
+PLAN = plan(hash="abc", memory=PlanMemory(weights_mib=15259, kv_cache_mib=30000, reserved_mib=13728))
+SERVING = Replicas(wanted=1, present=1, ready=1, updated=1, available=1)
+STARTING = Replicas(wanted=1, present=1, ready=0, updated=1, available=0)
+
+
+def pod(name: str = "vlm-0", **changes: Any) -> PodView:
+    made = PodView(
+        name=name,
+        uid=name,
+        plan_hash="abc",
+        node="node-0",
+        address="10.0.0.1",
+        ready=False,
+        running=True,
+        restarts=0,
+        leader=True,
+        deleting=False,
+        unschedulable=None,
+        failure=None,
+    )
+    return replace(made, **changes)
+
+
+def report(**changes: Any) -> Report:
+    return Report(
+        plan_hash="abc", phase=Phase.LOADING_WEIGHTS, ready=False, elapsed_seconds=10, budget_seconds=900
+    ).model_copy(update=changes)
+
+
+def error(path: str, reason: str = "DoesNotFit") -> Finding:
+    return Finding(severity=Severity.ERROR, reason=reason, message="8 MiB are missing: use more GPUs", path=path)
+
+
+def verdicts(seen: Observed, **spec: Any) -> dict[str, tuple[str, str]]:
+    status = conclude(service(**spec), seen, None, NOW)
+    return {c.type: (c.status.value, c.reason) for c in status.conditions}
+
+
+SERVED = Observed(plan=PLAN, replicas=SERVING, pods=[pod(ready=True)])
+
+
+def test_a_service_that_answers_is_ready():
+    assert verdicts(SERVED) == {
+        "Ready": ("True", "Serving"),
+        "Available": ("True", "ReplicasAvailable"),
+        "Progressing": ("False", "Complete"),
+        "HardwareResolved": ("True", "HardwareFound"),
+        "OverridesResolved": ("True", "Resolved"),
+        "ResourceFit": ("True", "Fits"),
+        "ModelReady": ("True", "ModelLoaded"),
+        "OverridesEffective": ("Unknown", "NotAsked"),
+        "HardwareDrift": ("False", "NoDrift"),
+    }
+
+
+def test_every_condition_of_the_api_is_told():
+    wanted = {value for name, value in vars(Conditions).items() if name.isupper()}
+    assert set(verdicts(SERVED)) == wanted
+
+
+# name -> (what was seen, the spec, status and reason of Ready)
+READY: dict[str, tuple[Observed, dict[str, Any], tuple[str, str]]] = {
+    "pods on their way": (Observed(plan=PLAN, replicas=STARTING, pods=[pod()]), {}, ("False", "Starting")),
+    "no workload yet": (Observed(plan=PLAN, replicas=Replicas(wanted=1)), {}, ("False", "Starting")),
+    "suspended": (Observed(plan=PLAN), {"suspend": True}, ("False", "Suspended")),
+    "zero replicas": (Observed(plan=PLAN), {"replicas": 0}, ("False", "ScaledToZero")),
+    "a failed pod": (
+        Observed(plan=PLAN, replicas=STARTING, pods=[pod(failure=Failure(reason="OutOfDeviceMemory", message="m"))]),
+        {},
+        ("False", "OutOfDeviceMemory"),
+    ),
+    "a failed pod of an older plan": (
+        Observed(
+            plan=PLAN,
+            replicas=STARTING,
+            pods=[pod(plan_hash="old", failure=Failure(reason="OutOfDeviceMemory", message="m"))],
+        ),
+        {},
+        ("False", "Starting"),
+    ),
+    "a pod without a node": (
+        Observed(plan=PLAN, replicas=STARTING, pods=[pod(node=None, unschedulable="0/3 nodes")]),
+        {},
+        ("False", "Unschedulable"),
+    ),
+    "one failed, others answer": (
+        Observed(
+            plan=PLAN,
+            replicas=Replicas(wanted=2, present=2, ready=1, updated=2, available=1),
+            pods=[pod("a", ready=True), pod("b", failure=Failure(reason="EngineExited", message="m"))],
+        ),
+        {"replicas": 2},
+        ("True", "Serving"),
+    ),
+    "an invalid spec": (Observed(invalid=InvalidInput("spec.x", "is wrong")), {}, ("False", "InvalidSpec")),
+    "an invalid spec while old pods answer": (
+        Observed(invalid=InvalidInput("spec.x", "is wrong"), replicas=SERVING, pods=[pod(ready=True)]),
+        {},
+        ("False", "InvalidSpec"),
+    ),
+    "a refused plan": (
+        Observed(plan=PLAN.model_copy(update={"findings": [error("spec.parallelism")]})),
+        {},
+        ("False", "DoesNotFit"),
+    ),
+    "a taken name": (Observed(plan=PLAN, problem=Problem("NameTaken", "Service/vlm")), {}, ("False", "NameTaken")),
+    "settings that are not in force": (
+        replace(SERVED, reports={"vlm-0": report(ready=True, settings=[EffectiveSetting(name="a", agrees=False)])}),
+        {},
+        ("False", "Different"),
+    ),
+    "drift of a label": (
+        replace(SERVED, node_labels={"node-0": {"nvidia.com/gpu.product": "other"}}),
+        {},
+        ("True", "Serving"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("seen", "spec", "expected"), READY.values(), ids=READY.keys())
+def test_ready_is(seen, spec, expected):
+    assert verdicts(seen, **spec)["Ready"] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "condition"),
+    [
+        ("spec.hardware.products", "HardwareResolved"),
+        ("spec.engine.settings.x", "OverridesResolved"),
+        ("spec.parallelism.tensor", "ResourceFit"),
+        ("spec.multinode.nodeCount", "ResourceFit"),
+        (None, "ResourceFit"),
+    ],
+)
+def test_an_error_is_told_by_the_condition_that_it_is_about_and_by_no_other(path, condition):
+    told_by = verdicts(Observed(plan=PLAN.model_copy(update={"findings": [error(path)]})))
+    false = {name for name, verdict in told_by.items() if verdict == ("False", "DoesNotFit")}
+    assert false == {condition, "Ready"}
+
+
+def test_a_deployment_that_counts_itself_available_without_a_pod_is_not_available():
+    # maxUnavailable 1 of 1 replica: the Deployment's own condition Available is True with no pod at all.
+    conditions = [{"type": "Available", "status": "True"}]
+    live = {"kind": "Deployment", "spec": {"replicas": 1}, "status": {"replicas": 1, "conditions": conditions}}
+    seen = Observed(plan=PLAN, replicas=replicas(live))
+    assert verdicts(seen)["Available"] == ("False", "NoReplicaAvailable")
+
+
+def test_numbers_of_a_deployment_that_has_not_seen_its_spec_yet_count_as_rolling_out():
+    live = {
+        "kind": "Deployment",
+        "metadata": {"generation": 2},
+        "spec": {"replicas": 1},
+        "status": dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 1)
+        | {"observedGeneration": 1},
+    }
+    seen = Observed(plan=PLAN, replicas=replicas(live), pods=[pod(ready=True)])
+    assert verdicts(seen)["Progressing"] == ("True", "RollingOut")
+    assert conclude(service(), seen, None, NOW).updated_replicas == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        (Replicas(wanted=2, present=3, ready=2, updated=2, available=2), ("True", "RollingOut")),
+        (Replicas(wanted=2, present=2, ready=1, updated=1, available=1), ("True", "RollingOut")),
+        (Replicas(wanted=2, present=2, ready=2, updated=2, available=2), ("False", "Complete")),
+        (Replicas(wanted=2, present=2, available=1, overdue="too slow"), ("False", "ProgressDeadlineExceeded")),
+    ],
+)
+def test_progressing_is(numbers, expected):
+    assert verdicts(Observed(plan=PLAN, replicas=numbers))["Progressing"] == expected
+
+
+def test_no_hardware_yet_is_unknown_and_pods_that_run_all_the_same_are_not_held_back():
+    nowhere = PLAN.model_copy(update={"hardware": PLAN.hardware.model_copy(update={"nodes": []})})
+    assert verdicts(Observed(plan=nowhere, replicas=STARTING))["HardwareResolved"] == ("Unknown", "NoNodeYet")
+    seen = Observed(plan=nowhere, replicas=SERVING, pods=[pod(ready=True)])
+    assert verdicts(seen)["HardwareResolved"] == ("True", "DefaultsUsed")
+    assert verdicts(seen)["Ready"] == ("True", "Serving")
+
+
+def test_a_memory_that_is_unknown_is_not_called_checked():
+    unknown = PLAN.model_copy(update={"memory": PlanMemory()})
+    assert verdicts(Observed(plan=unknown))["ResourceFit"] == ("True", "NotChecked")
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes():
+    first = conclude(service(), Observed(plan=PLAN, replicas=STARTING, pods=[pod()]), None, NOW)
+    second = conclude(service(metadata={"generation": 2}), Observed(plan=PLAN, replicas=SERVING), first, LATER)
+    times = {c.type: c.last_transition_time for c in second.conditions}
+    assert times["Ready"] == LATER
+    assert times["OverridesResolved"] == NOW
+    assert {c.observed_generation for c in second.conditions} == {2}
+
+
+def test_the_same_seen_again_later_is_the_same_status():
+    first = conclude(service(), SERVED, None, NOW)
+    assert conclude(service(), SERVED, first, LATER) == first
+
+
+def test_the_slowest_pods_start_is_shown_until_all_are_ready():
+    reports = {
+        "a": report(phase=Phase.WARMING_UP, elapsed_seconds=200.7),
+        "b": report(phase=Phase.LOADING_WEIGHTS, elapsed_seconds=20.2),
+        "c": report(phase=Phase.READY, ready=True),
+        "old": report(phase=Phase.STARTING, plan_hash="other"),
+    }
+    status = conclude(service(), replace(SERVED, reports=reports), None, NOW)
+    assert status.startup is not None
+    assert (status.startup.phase, status.startup.elapsed_seconds) == ("LoadingWeights", 20)
+    assert conclude(service(), SERVED, None, NOW).startup is None
+
+
+def test_what_the_engine_uses_otherwise_than_planned_is_listed():
+    settings = [
+        EffectiveSetting(name="same", planned=1, effective=1, agrees=True),
+        EffectiveSetting(name="prefill_decode_interval", planned=22, effective=0, agrees=False),
+    ]
+    status = conclude(service(), replace(SERVED, reports={"vlm-0": report(ready=True, settings=settings)}), None, NOW)
+    assert status.effective is not None
+    assert not status.effective.agrees
+    assert status.effective.settings == [{"name": "prefill_decode_interval", "planned": 22, "effective": 0}]
+
+
+def test_a_group_is_counted_by_its_leaders():
+    group = PLAN.model_copy(update={"resources": PLAN.resources.model_copy(update={"pods": 2})})
+    status = conclude(service(), Observed(plan=group), None, NOW)
+    assert "leaderworkerset.sigs.k8s.io/worker-index=0" in str(status.selector)
+
+
+def test_the_plan_of_the_running_pods_stays_shown_while_the_spec_is_invalid():
+    before = conclude(service(), SERVED, None, NOW)
+    after = conclude(service(), Observed(invalid=InvalidInput("spec.x", "is wrong")), before, LATER)
+    assert after.plan == before.plan
+
+
+def test_a_status_survives_the_way_through_json():
+    status = conclude(service(), SERVED, None, NOW)
+    assert VLMServiceStatus.model_validate(status.to_api()) == status
+
+
+def events(before: Observed | None, after: Observed) -> list[tuple[str, str]]:
+    first = conclude(service(), before, None, NOW) if before else None
+    return [(kind, reason) for kind, reason, _ in told(first, conclude(service(), after, first, LATER))]
+
+
+def test_people_are_told_of_changes_and_of_nothing_twice():
+    starting = Observed(plan=PLAN, replicas=STARTING, pods=[pod()])
+    failed = replace(starting, pods=[pod(failure=Failure(reason="EngineExited", message="m"))])
+    assert events(None, starting) == [("Normal", "Starting")]
+    assert events(starting, SERVED) == [("Normal", "Serving")]
+    assert events(SERVED, SERVED) == []
+    assert events(starting, failed) == [("Warning", "EngineExited")]
+    other = replace(SERVED, plan=PLAN.model_copy(update={"hash": "def"}))
+    assert events(SERVED, other) == [("Normal", "PlanChanged")]
+    drifted = replace(SERVED, node_labels={"node-0": {}})
+    assert events(SERVED, drifted) == [("Warning", "LabelsChanged")]
+
+
+def test_every_reason_has_a_sentence():
+    constants = {value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)}
+    assert constants == set(reasons.SENTENCES)
+    assert all(sentence.endswith(".") for sentence in reasons.SENTENCES.values())
+    assert not constants & set(FAILURES)

@@ -1,0 +1,99 @@
+"""Pods in few words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from vlm_operator.controller.pods import view
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    labels = {"vlmserve.dev/plan": "abc"}
+    return {"metadata": {"name": "vlm-0", "uid": "u", "labels": labels}, "spec": {"nodeName": "n"}, "status": status}
+
+
+def main(**state: Any) -> list[dict[str, Any]]:
+    return [{"name": "main", "restartCount": 2, **state}]
+
+
+def ended(message: str = "", code: int = 1, reason: str = "Error") -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+
+
+def failure(**status: Any) -> tuple[str, str] | None:
+    found = view(pod(**status)).failure
+    return None if found is None else (found.reason, found.message)
+
+
+def test_a_pod_that_says_nothing_yet_is_neither_ready_nor_failed():
+    seen = view({"metadata": {"name": "vlm-0"}})
+    assert (seen.ready, seen.running, seen.failure, seen.unschedulable, seen.node) == (False, False, None, None, None)
+
+
+def test_the_runtimes_last_words_are_taken_over():
+    words = json.dumps({"reason": "OutOfDeviceMemory", "message": "buy more"})
+    assert failure(containerStatuses=main(state=ended(words))) == ("OutOfDeviceMemory", "buy more")
+
+
+def test_they_are_remembered_while_the_container_waits_for_its_next_start():
+    words = json.dumps({"reason": "HardwareMismatch", "message": "m"})
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m"}}
+    status = main(state=waiting, lastState=ended(words))
+    assert failure(containerStatuses=status) == ("HardwareMismatch", "m")
+    assert view(pod(containerStatuses=status)).mismatch
+
+
+def test_log_lines_in_a_termination_message_are_never_taken_over():
+    reason, message = failure(containerStatuses=main(state=ended("Authorization: Bearer hf_secret"))) or ("", "")
+    assert reason == "ContainerEnded"
+    assert "hf_secret" not in message
+    assert "exit code 1" in message
+    assert "kubectl logs vlm-0 -c main --previous" in message
+
+
+def test_the_kernels_out_of_memory_killer_is_named():
+    assert (failure(containerStatuses=main(state=ended(code=137, reason="OOMKilled"))) or ("",))[0] == "OutOfHostMemory"
+
+
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "CreateContainerConfigError", "InvalidImageName"])
+def test_a_container_that_cannot_start_says_so_in_the_kubelets_words(reason):
+    waiting = {"waiting": {"reason": reason, "message": 'secret "hf" not found'}}
+    assert failure(containerStatuses=main(state=waiting)) == (
+        reason,
+        'pod vlm-0, container main: secret "hf" not found',
+    )
+
+
+def test_a_runtime_that_could_not_be_installed_is_named():
+    install = [{"name": "install-runtime", "state": ended("secret in a log", code=3)}]
+    reason, message = failure(initContainerStatuses=install) or ("", "")
+    assert reason == "InstallFailed"
+    assert "secret" not in message
+
+
+def test_an_evicted_pod_says_why():
+    status = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+    assert failure(**status) == ("Evicted", "pod vlm-0: Evicted: The node was low on resource: memory.")
+
+
+def test_a_container_that_ended_well_or_is_ready_again_has_not_failed():
+    assert failure(containerStatuses=main(state=ended(code=0, reason="Completed"))) is None
+    ready = [{"type": "Ready", "status": "True"}]
+    assert failure(conditions=ready, containerStatuses=main(state={"running": {}}, lastState=ended())) is None
+
+
+def test_only_the_scheduler_makes_a_pod_unschedulable():
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    assert view(pod(conditions=[condition])).unschedulable == "0/1 nodes"
+    gated = {**condition, "reason": "SchedulingGated"}
+    assert view(pod(conditions=[gated])).unschedulable is None
+
+
+def test_followers_of_a_group_are_told_apart():
+    follower = pod()
+    follower["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "1"
+    assert not view(follower).leader
+    assert view(pod()).leader

@@ -1,0 +1,125 @@
+"""The queue of services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from vlm_operator.controller.queue import Key, WorkQueue
+
+A, B = Key("default", "a"), Key("default", "b")
+
+
+def queued(scenario: Callable[[WorkQueue], Coroutine[Any, Any, None]]) -> None:
+    async def inside_a_loop() -> None:
+        await asyncio.wait_for(scenario(WorkQueue(jitter=lambda: 0.5)), 10)
+
+    asyncio.run(inside_a_loop())
+
+
+async def nothing_comes(queue: WorkQueue, seconds: float = 0.05) -> bool:
+    try:
+        await asyncio.wait_for(queue.take(), seconds)
+    except (TimeoutError, asyncio.TimeoutError):
+        return True
+    return False
+
+
+def test_a_key_that_is_added_many_times_is_worked_on_once():
+    async def scenario(queue: WorkQueue) -> None:
+        for _ in range(100):
+            queue.add(A)
+        assert len(queue) == 1
+        assert await queue.take() == A
+        queue.done(A)
+        assert await nothing_comes(queue)
+
+    queued(scenario)
+
+
+def test_a_key_is_never_worked_on_twice_at_the_same_time_and_what_came_meanwhile_is_not_lost():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await queue.take()
+        queue.add(A)
+        assert await nothing_comes(queue)
+        queue.done(A)
+        assert await queue.take() == A
+
+    queued(scenario)
+
+
+def test_other_keys_do_not_wait_for_one_that_is_worked_on():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await queue.take()
+        queue.add(B)
+        assert await queue.take() == B
+
+    queued(scenario)
+
+
+def test_a_crowd_of_late_events_is_one_piece_of_work():
+    async def scenario(queue: WorkQueue) -> None:
+        for _ in range(10):
+            queue.add(A, after_seconds=0.05)
+            await asyncio.sleep(0.002)
+        assert await queue.take() == A
+        queue.done(A)
+        assert await nothing_comes(queue, 0.1)
+
+    queued(scenario)
+
+
+def test_an_event_brings_a_key_forward_that_would_come_later():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A, after_seconds=60)
+        queue.add(A)
+        assert await asyncio.wait_for(queue.take(), 1) == A
+
+    queued(scenario)
+
+
+def test_failures_wait_longer_and_longer_up_to_five_minutes_and_a_success_ends_that():
+    async def scenario(queue: WorkQueue) -> None:
+        waits = []
+        for _ in range(12):
+            queue.add(A)
+            await queue.take()
+            waits.append(queue.retry(A))
+        assert waits[:4] == [1.0, 2.0, 4.0, 8.0]
+        assert max(waits) == waits[-1] == 300.0
+        queue.add(A)
+        await queue.take()
+        queue.done(A)
+        queue.add(A)
+        await queue.take()
+        assert queue.retry(A) == 1.0
+
+    queued(scenario)
+
+
+def test_after_success_a_key_comes_again_by_itself():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await queue.take()
+        queue.done(A, again_after_seconds=0.02)
+        assert await asyncio.wait_for(queue.take(), 1) == A
+
+    queued(scenario)
+
+
+def test_a_service_that_is_gone_does_not_come_again_but_one_made_anew_does():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await queue.take()
+        queue.forget(A)
+        assert await nothing_comes(queue)
+        queue.add(A)
+        await queue.take()
+        queue.add(A)
+        queue.forget(A)
+        assert await asyncio.wait_for(queue.take(), 1) == A
+
+    queued(scenario)
