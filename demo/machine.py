@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from demo.commands import LOG, REPOSITORY, STATE, Cluster, follow, run, together, write_log
+from demo.commands import REPOSITORY, STATE, Cluster, follow, run, together, write_log
 from demo.screen import DemoError, Screen
 
 SCRIPT: list[str | Path] = [sys.executable, REPOSITORY / "tests" / "cluster" / "cluster.py"]
@@ -22,7 +22,7 @@ def check_prerequisites() -> None:
     write_log(done.stdout + done.stderr)
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().removeprefix("error:").strip()
-        raise DemoError(f"{reason}\n  - {OTHER_WAY}", log=LOG)
+        raise DemoError(f"{reason}\n  - {OTHER_WAY}")
 
 
 def build(screen: Screen) -> None:
