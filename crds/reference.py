@@ -58,7 +58,7 @@ def _sections(node: Schema, path: str) -> Iterator[str]:
     yield "\n"
     for name, field in node["properties"].items():
         for below, suffix in ((field, ""), (field.get("items", {}), "[]")):
-            if "properties" in below:
+            if "properties" in below and PRESERVE not in below:
                 yield from _sections({**below, "description": below.get("description", "")}, f"{path}.{name}{suffix}")
 
 
@@ -72,9 +72,11 @@ def _type(field: Schema) -> str:
     if kind == "array":
         most = f", at most {field['maxItems']:,}" if "maxItems" in field else ""
         return f"list of {_type(field['items'])}{most}"
+    if kind == "object" and PRESERVE in field and "maxProperties" not in field:
+        return "object"
     if kind == "object" and "properties" not in field:
         values = _type(field["additionalProperties"]) if "additionalProperties" in field else "anything"
-        return "object" if PRESERVE in field and "maxProperties" not in field else f"map to {values}"
+        return f"map to {values}"
     if kind == "integer" and "minimum" in field:
         return f"integer, {field['minimum']:,} to {field['maximum']:,}"
     return str(kind)

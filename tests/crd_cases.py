@@ -103,6 +103,12 @@ RIGHT = (
     Right("a roll-out that surges", {"rolloutStrategy": {"maxSurge": 1, "maxUnavailable": 0}}),
     Right("a roll-out in percent", {"rolloutStrategy": {"maxSurge": "25%", "maxUnavailable": "100%"}}),
     Right("a template", {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "A"}]}]}}}),
+    Right("a template whose parts are null", {"template": {"metadata": None, "spec": None}}),
+    Right("a template that removes fields", {"template": {"spec": {"tolerations": None, "affinity": None}}}),
+    Right(
+        "a template with merge directives",
+        {"template": {"spec": {"volumes": [{"name": "x", "$patch": "delete"}], "nodeSelector": {"a": None}}}},
+    ),
     Right("fields that are null count as left out", {"replicas": None, "scaling": None, "workload": {"images": None}}),
 )
 
@@ -270,6 +276,44 @@ WRONG = (
         "more settings than there are",
         {"engine": {"settings": {f"s{i}": i for i in range(129)}}},
         "spec.engine.settings",
+        "",
+    ),
+    # the template's shape
+    Wrong("labels in a list", {"template": {"metadata": {"labels": ["a"]}}}, "spec.template.metadata.labels", ""),
+    Wrong(
+        "a label that is a number",
+        {"template": {"metadata": {"labels": {"a": 1}}}},
+        "spec.template.metadata.labels.a",
+        "",
+    ),
+    Wrong(
+        "containers that are a text",
+        {"template": {"spec": {"containers": "main"}}},
+        "spec.template.spec.containers",
+        "",
+    ),
+    Wrong(
+        "a container without a name",
+        {"template": {"spec": {"containers": [{"image": "x"}]}}},
+        "spec.template.spec.containers[0].name",
+        "",
+    ),
+    Wrong(
+        "a container's variable that is a number",
+        {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": 1}]}]}}},
+        "spec.template.spec.containers[0].env[0].value",
+        "",
+    ),
+    Wrong(
+        "a toleration that is a text",
+        {"template": {"spec": {"tolerations": ["a"]}}},
+        "spec.template.spec.tolerations[0]",
+        "",
+    ),
+    Wrong(
+        "a node selector that is a list",
+        {"template": {"spec": {"nodeSelector": []}}},
+        "spec.template.spec.nodeSelector",
         "",
     ),
     # fields that do not exist

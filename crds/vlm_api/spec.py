@@ -8,7 +8,6 @@ from pydantic import Field, StrictBool
 
 from vlm_api.base import (
     ApiModel,
-    Json,
     Matches,
     Name,
     Quantity,
@@ -21,6 +20,7 @@ from vlm_api.base import (
 )
 from vlm_api.engine import Engine, EnvVar, Tuning
 from vlm_api.hardware import Device, Hardware, Multinode, Parallelism
+from vlm_api.template import PodTemplate
 from vlm_api.workload import Images, Reuse, Workload
 
 __all__ = [
@@ -238,7 +238,7 @@ class VLMServiceSpec(ApiModel):
     """How a changed plan replaces running pods."""
     metrics: Metrics = Metrics()
     """How the pods are watched."""
-    template: dict[str, Json] = {}
+    template: PodTemplate = {}
     """A core/v1 PodTemplateSpec, merged strategically over the operator's own. The engine's container is ``main``."""
     suspend: StrictBool = False
     """True: no pods, but the plan is still made and shown."""

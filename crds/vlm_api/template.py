@@ -1,0 +1,120 @@
+"""The shape of ``spec.template``: as much of a core/v1 PodTemplateSpec as the operator itself reads.
+
+Everything else passes untouched and is checked by the API server when the pods are made. Null stands for "remove this
+field" in a strategic merge, so it is allowed wherever a field may be removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+Schema = dict[str, Any]
+
+TEXT: Final[Schema] = {"type": "string", "nullable": True}
+TEXTS: Final[Schema] = {"type": "array", "nullable": True, "items": {"type": "string"}}
+TEXT_MAP: Final[Schema] = {"type": "object", "nullable": True, "additionalProperties": TEXT}
+
+
+def _object(*required: str, **properties: Schema) -> Schema:
+    """A map that must have some fields, and whose other fields are free."""
+    schema: Schema = {"type": "object", "nullable": True, "x-kubernetes-preserve-unknown-fields": True}
+    if properties:
+        schema["properties"] = properties
+    return schema | ({"required": list(required)} if required else {})
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "nullable": True, "items": {k: v for k, v in items.items() if k != "nullable"}}
+
+
+NAME: Final[Schema] = {"type": "string"}
+_CONTAINERS = _list(
+    _object(
+        "name",
+        name=NAME,
+        image=TEXT,
+        command=TEXTS,
+        args=TEXTS,
+        env=_list(_object("name", name=NAME, value=TEXT, valueFrom=_object())),
+        resources=_object(limits=_object(), requests=_object()),
+        volumeMounts=_list(_object("mountPath", mountPath=NAME, name=TEXT)),
+        ports=_list(_object()),
+        securityContext=_object(),
+    )
+)
+_TERMS = _list(
+    _object(matchExpressions=_list(_object(key=TEXT, operator=TEXT, values=TEXTS)), matchFields=_list(_object()))
+)
+_METADATA = _object(labels=TEXT_MAP, annotations=TEXT_MAP)
+_SPEC = _object(
+    containers=_CONTAINERS,
+    initContainers=_CONTAINERS,
+    volumes=_list(_object("name", name=NAME)),
+    nodeSelector=TEXT_MAP,
+    nodeName=TEXT,
+    tolerations=_list(_object(key=TEXT, operator=TEXT, value=TEXT, effect=TEXT)),
+    affinity=_object(
+        nodeAffinity=_object(requiredDuringSchedulingIgnoredDuringExecution=_object(nodeSelectorTerms=_TERMS))
+    ),
+    imagePullSecrets=_list(_object("name", name=NAME)),
+    securityContext=_object(),
+)
+# The two parts themselves cannot be removed: null leaves them out, here and in the API server.
+POD_TEMPLATE: Final[Schema] = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "properties": {
+        part: {k: v for k, v in schema.items() if k != "nullable"}
+        for part, schema in (("metadata", _METADATA), ("spec", _SPEC))
+    },
+}
+
+_WORDS: Final = {
+    "string": (str, "must be text: put it in quotes"),
+    "array": (list, "must be a list"),
+    "object": (dict, "must be a map"),
+}
+
+
+def misshapen(value: Any, schema: Schema, path: str = "") -> tuple[str, str] | None:
+    """Where a value is not shaped as the schema says, and what it must be; None where it is."""
+    if value is None:
+        return None if schema.get("nullable") else (path, _WORDS[schema["type"]][1])
+    wanted, sentence = _WORDS[schema["type"]]
+    if not isinstance(value, wanted):
+        return path, sentence
+    if isinstance(value, list):
+        below = [(f"{path}[{i}]", each, schema["items"]) for i, each in enumerate(value)]
+    elif isinstance(value, dict):
+        for field in schema.get("required", []):
+            if value.get(field) is None:
+                return f"{path}.{field}", "is required: give it a value"
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+        below = [(f"{path}.{k}", v, s) for k, v in value.items() if (s := fields.get(k, others)) is not None]
+    else:
+        below = []
+    return next((found for each in below if (found := misshapen(each[1], each[2], each[0])) is not None), None)
+
+
+@dataclass(frozen=True)
+class _PodTemplateShape:
+    """Both enforcers: the CRD gets the schema, and the types check against it."""
+
+    def _check(self, value: dict[str, Any]) -> dict[str, Any]:
+        value = {part: each for part, each in value.items() if each is not None}
+        if (found := misshapen(value, POD_TEMPLATE)) is not None:
+            raise PydanticCustomError("rule", "{text}", {"text": found[1], "field": found[0].removeprefix(".")})
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return dict(POD_TEMPLATE)
+
+
+PodTemplate = Annotated[dict[str, Any], _PodTemplateShape()]
