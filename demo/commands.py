@@ -86,6 +86,7 @@ def together(*branches: Sequence[tuple[Screen, Sequence[str | Path], str, str]])
             for screen, argv, label, what in branch:
                 follow(screen, argv, label=label, what=what)
         except DemoError as error:
+            screen.say(f"  {label:8} failed; what runs beside it is finished first")
             failures.append(error)
 
     threads = [threading.Thread(target=walk, args=(branch,), daemon=True) for branch in branches]
