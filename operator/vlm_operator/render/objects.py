@@ -14,7 +14,8 @@ from vlm_operator.render.claims import claim_spec, claim_template_name
 from vlm_operator.render.names import Manifest
 from vlm_operator.render.workload import LWS_WORKER_INDEX, target_reference, workload
 
-# What the runtime exports for each pod: requests that the engine holds, running or queued.
+# What the custom metrics API has to serve for each pod: the requests that its engine holds, which are
+# sglang:num_running_reqs and sglang:num_queue_reqs together.
 IN_FLIGHT_METRIC: Final = "vlmserve_requests_in_flight"
 DEFAULT_TARGET_IN_FLIGHT: Final = 32
 TARGET_SHARE: Final = 0.8
