@@ -94,12 +94,19 @@ def _mounted(spec: Manifest, plan: ServingPlan, service: VLMService) -> list[Man
     """The volumes without those of ours that the user replaced by mounting another at the same place."""
     ours = {v["name"] for v in volumes(plan, service)}
     theirs = {v.get("name") for v in (service.spec.template.get("spec") or {}).get("volumes") or []}
-    used = {
-        mount["name"]
+    mounts = [
+        mount
         for kind in ("initContainers", "containers")
         for container in spec.get(kind) or []
         for mount in container.get("volumeMounts") or []
-    }
+    ]
+    for mount in mounts:
+        if not mount.get("name"):
+            raise InvalidInput(
+                "spec.template.spec.containers",
+                f"the mount at {mount.get('mountPath')} names no volume: give it a name",
+            )
+    used = {mount["name"] for mount in mounts}
     return [v for v in spec.get("volumes") or [] if v["name"] in used or v["name"] not in ours - theirs]
 
 

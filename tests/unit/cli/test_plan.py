@@ -172,3 +172,10 @@ def test_the_command_itself_works_and_survives_a_reader_that_leaves() -> None:
     done = subprocess.run(["sh", "-c", '"$@" | head -n 1', "sh", *command], capture_output=True, text=True, timeout=60)
     assert done.stdout == "---\n"
     assert done.stderr == ""
+
+
+def test_a_mount_without_a_volume_is_refused_in_a_sentence(plan: Plan) -> None:
+    template = {"spec": {"containers": [{"name": "main", "volumeMounts": [{"mountPath": "/data"}]}]}}
+    result = plan(service(template=template))
+    assert (result.code, result.out) == (2, "")
+    assert result.err == ("error: spec.template.spec.containers: the mount at /data names no volume: give it a name\n")
