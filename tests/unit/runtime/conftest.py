@@ -30,12 +30,10 @@ def container(tmp_path: Path) -> Iterator[Callable[..., Container]]:
         folder.mkdir()
         environment = {"STAND_IN": json.dumps(stand_in), **(env or {})}
         command = engine_command or [sys.executable, str(STAND_IN)]
-        started.append(Container(folder, plan or make_plan(), environment, options or [], command))
+        given = [*(options or []), "--engine-command", *command]
+        started.append(Container(folder, plan or make_plan(), options=given, env=environment))
         return started[-1]
 
     yield start
     for run in started:
-        if run.process.poll() is None:
-            run.terminate()
-            run.terminate()  # the second one ends the engine at once
-            run.process.wait(20)
+        run.end()

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,22 +51,27 @@ class Container:
     """One run of the runtime, as the container's first process."""
 
     def __init__(
-        self, folder: Path, plan: ServingPlan, env: Mapping[str, str], options: list[str], engine_command: list[str]
+        self,
+        folder: Path,
+        plan: ServingPlan,
+        *,
+        program: Sequence[str] = (sys.executable, "-m", "vlm_runtime"),
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.port, self.engine_port = free_port(), free_port()
         self.termination_log = folder / "termination-log"
         self.log_path = folder / "log"
         plan_path = folder / "plan.json"
         plan_path.write_text(json.dumps(plan.to_api()), encoding="utf-8")
+        command = [
+            *program, "--plan", str(plan_path), "--port", str(self.port), "--engine-port", str(self.engine_port),
+            "--termination-log", str(self.termination_log), "--endpoint-delay-seconds", "1", *options,
+        ]  # fmt: skip
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [
-                    sys.executable, "-m", "vlm_runtime", "--plan", str(plan_path), "--port", str(self.port),
-                    "--engine-port", str(self.engine_port), "--termination-log", str(self.termination_log),
-                    "--endpoint-delay-seconds", "1", *options, "--engine-command", *engine_command,
-                ],
-                env={**os.environ, **env}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                command, env={**os.environ, **(env or {})}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
 
     def get(self, path: str, port: int | None = None) -> tuple[int, str]:
         """Status and body of the runtime's answer; (0, why) where it does not listen."""
@@ -91,11 +96,12 @@ class Container:
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"not {what} after {seconds} s:\n{self.log()}"
+            assert self.process.poll() is None, f"not {what}, ended with {self.process.returncode}:\n{self.log()}"
             time.sleep(0.05)
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, seconds: float = 30) -> None:
         """Waits until requests may come."""
-        self.wait_for(lambda: self.get("/readyz")[0] == 200, "ready")
+        self.wait_for(lambda: self.get("/readyz")[0] == 200, "ready", seconds)
 
     def wait_exit(self, seconds: float = 30) -> int:
         """The exit code, once there is one."""
@@ -104,6 +110,13 @@ class Container:
     def terminate(self) -> None:
         """What kubelet does first."""
         self.process.send_signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Ends what is left of it at once."""
+        if self.process.poll() is None:
+            self.terminate()
+            self.terminate()
+            self.process.wait(20)
 
     def log(self) -> str:
         """Everything that the container wrote."""

@@ -1,0 +1,121 @@
+"""The unchanged SGLang below the runtime, on the CPU: it serves images, says what it uses, and ends well."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+
+import pytest
+from engine.conftest import KEY, Start
+from unit.runtime.harness import Container
+
+from vlm_api.plan import Setting, Source
+from vlm_runtime.image import data_url
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def planned(name: str, value: object) -> Setting:
+    return Setting(name=name, value=value, applied=True, source=Source.USER, rule="user", reason="for the test")
+
+
+@pytest.fixture(scope="module")
+def serving(engine: Start) -> Container:
+    """One engine for all tests of this module, in their order; the last one ends it."""
+    settings = [
+        planned("max_running_requests", 8),
+        planned("max_total_tokens", 8192),
+        planned("SGLANG_VLM_CACHE_SIZE_MB", 64),
+        planned("attention_backend", "torch_native"),
+        planned("radix_eviction_policy", "priority"),  # not passed to the engine, so it must show
+    ]
+    run = engine(settings=settings)
+    run.wait_ready(450)
+    return run
+
+
+def ask(run: Container, key: str = KEY, **body: object) -> http.client.HTTPResponse:
+    """A question about a picture."""
+    content = [
+        {"type": "image_url", "image_url": {"url": data_url(256, 128)}},
+        {"type": "text", "text": "what is this?"},
+    ]
+    question = {"model": "tiny", "messages": [{"role": "user", "content": content}], "temperature": 0, **body}
+    connection = http.client.HTTPConnection("127.0.0.1", run.engine_port, timeout=120)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    connection.request("POST", "/v1/chat/completions", json.dumps(question), headers)
+    return connection.getresponse()
+
+
+def test_a_question_about_an_image_is_answered(serving: Container) -> None:
+    answer = json.loads(ask(serving, max_tokens=4).read())
+    assert answer["usage"]["completion_tokens"] == 4
+    assert (
+        answer["usage"]["prompt_tokens"] > 64
+    )  # the picture alone is at least 64: SGLang enlarges it to 65,536 pixels
+
+
+def test_answers_are_streamed(serving: Container) -> None:
+    chunks = [
+        line for line in ask(serving, max_tokens=8, stream=True).read().splitlines() if line.startswith(b"data: {")
+    ]
+    assert len(chunks) >= 8
+
+
+def test_without_the_key_nothing_is_answered(serving: Container) -> None:
+    assert ask(serving, key="wrong", max_tokens=1).status == 401
+
+
+def test_the_report_tells_what_the_engine_really_uses(serving: Container) -> None:
+    serving.wait_for(lambda: bool(serving.report()["settings"]), "compared")
+    report = serving.report()
+    assert report["phase"] == "Ready"
+    assert report["ready"] is True
+    assert report["engineVersion"] == "0.5.23"
+    assert 0 < report["firstImageSeconds"] < 60
+    assert {s["name"]: (s["effective"], s["agrees"]) for s in report["settings"]} == {
+        "max_running_requests": (8, True),
+        "max_total_tokens": (8192, True),
+        "SGLANG_VLM_CACHE_SIZE_MB": ("64", True),
+        "attention_backend": ("torch_native", True),
+        "radix_eviction_policy": ("lru", False),
+    }
+
+
+def test_the_phases_of_the_start_were_seen(serving: Container) -> None:
+    for phase in ("LoadingWeights", "WarmingUp"):
+        assert f"vlm-runtime: {phase} after" in serving.log()
+
+
+def test_the_engines_own_metrics_are_served(serving: Container) -> None:
+    status, text = serving.get("/metrics", serving.engine_port)
+    assert status == 200
+    assert "sglang:num_running_reqs" in text
+    assert 'vlm_runtime_phase{phase="Ready"} 1.0' in serving.get("/metrics")[1]
+
+
+def test_the_key_is_in_nothing_that_the_container_writes(serving: Container) -> None:
+    assert "server_args=" in serving.log()
+    assert KEY not in serving.log()
+    assert KEY not in serving.get("/report")[1]
+
+
+def test_the_runtimes_own_questions_do_not_fill_the_log(serving: Container) -> None:
+    time.sleep(5)
+    assert "GET /ready" not in serving.log()
+
+
+def test_after_sigterm_a_running_stream_is_finished(serving: Container) -> None:
+    answer = ask(serving, max_tokens=600, stream=True, ignore_eos=True)
+    assert answer.status == 200
+    body: list[bytes] = []
+    reader = threading.Thread(target=lambda: body.append(answer.read()), daemon=True)
+    reader.start()
+    serving.terminate()
+    serving.wait_for(lambda: serving.get("/readyz")[0] == 503, "unready", seconds=2)
+    assert serving.wait_exit(90) == 0
+    reader.join(5)
+    assert body[0].rstrip().endswith(b"data: [DONE]")
+    assert not serving.termination_log.exists()
