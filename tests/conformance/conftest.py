@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,3 +27,17 @@ def engine_site() -> Path:
 def tiny_model() -> Path:
     """A Qwen3-VL with two small layers."""
     return _there(paths.MODELS / "tiny-qwen3-vl", "config.json")
+
+
+@pytest.fixture(scope="session")
+def wheel(request: pytest.FixtureRequest) -> Any:
+    """Downloads a release's wheel once; it stays in pytest's cache."""
+    folder: Path = request.config.cache.mkdir("sglang-wheels")
+
+    def download(version: str) -> Path:
+        if not list(folder.glob(f"sglang-{version}-*.whl")):
+            command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(folder)]
+            subprocess.run([*command, f"sglang=={version}"], check=True)
+        return next(folder.glob(f"sglang-{version}-*.whl"))
+
+    return download

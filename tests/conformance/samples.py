@@ -68,6 +68,7 @@ ENV = (
     ("SGLANG_VLM_CACHE_SIZE_MB", "100"),
     ("SGLANG_USE_CUDA_IPC_TRANSPORT", "0"),
     ("SGLANG_USE_CUDA_IPC_TRANSPORT", "false"),
+    ("SGLANG_USE_CUDA_IPC_TRANSPORT", "1"),
     ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
 )
 
@@ -83,13 +84,13 @@ class Sample:
     nodes: int
 
 
-def samples(seed: int, count: int) -> list[Sample]:
+def samples(seed: int, count: int, version: str = "0.5.23") -> list[Sample]:
     """``count`` samples, the same for the same seed; half of them on the GPUs that the override set is about."""
     chance = random.Random(seed)
-    return [_sample(chance) for _ in range(count)]
+    return [_sample(chance, version) for _ in range(count)]
 
 
-def _sample(chance: random.Random) -> Sample:
+def _sample(chance: random.Random, version: str) -> Sample:
     product, memory_mib, capability = chance.choice(GPUS[:6] if chance.random() < 0.5 else GPUS)
     nodes = chance.choice((1, 1, 1, 2, 4))
     tensor = nodes * chance.choice((1, 1, 2, 4, 8))
@@ -102,7 +103,7 @@ def _sample(chance: random.Random) -> Sample:
     if chance.random() < 0.7:
         images["width"], images["height"] = chance.choice(SIZES)
         images["perRequest"] = chance.choice((1, 1, 2, 5))
-    engine: dict[str, Any] = {"version": "0.5.23"}
+    engine: dict[str, Any] = {"version": version}
     if chance.random() < 0.4:
         engine["settings"] = {k: v for s in chance.sample(SETTINGS, chance.choice((1, 1, 2, 3))) for k, v in s.items()}
     if chance.random() < 0.3:

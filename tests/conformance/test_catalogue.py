@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,20 +32,6 @@ print(json.dumps([
     for action in parser._actions
 ], default=repr))
 """
-
-
-@pytest.fixture(scope="session")
-def wheel(request: pytest.FixtureRequest) -> Any:
-    """Downloads a release's wheel once; it stays in pytest's cache."""
-    folder: Path = request.config.cache.mkdir("sglang-wheels")
-
-    def download(version: str) -> Path:
-        if not list(folder.glob(f"sglang-{version}-*.whl")):
-            command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(folder)]
-            subprocess.run([*command, f"sglang=={version}"], check=True)
-        return next(folder.glob(f"sglang-{version}-*.whl"))
-
-    return download
 
 
 def committed(version: str) -> tuple[dict[str, Any], dict[str, Any]]:

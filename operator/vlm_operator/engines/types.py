@@ -24,6 +24,9 @@ class EngineVersion(Protocol):
     def has_variable(self, name: str) -> bool:
         """Whether the version reads that environment variable. For an unknown version: whether all of them do."""
 
+    def default(self, setting: str) -> Any:
+        """The default that the version's source states; None where it states none."""
+
     def render_flag(self, setting: str, value: Any) -> list[str]:
         """The arguments that give the setting that value in this version. Raises KeyError where it has no such flag."""
 

@@ -41,6 +41,13 @@ class Conditions(_Data):
         return None
 
 
+class OlderSpelling(_Data):
+    """How to say the same to releases that lack the setting itself."""
+
+    name: str
+    value: int | float | bool | str
+
+
 class ProfileSetting(_Data):
     """One value of a set, with the conditions under which it holds.
 
@@ -54,6 +61,7 @@ class ProfileSetting(_Data):
     compute: Literal["running_limit", "feature_pool"] | None = None
     steps: list[tuple[int, int]] = []
     needs: list[str | dict[str, int]] = []
+    older: OlderSpelling | None = None
     reason: str = ""
     evidence: str | None = None
 

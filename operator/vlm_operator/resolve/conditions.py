@@ -42,7 +42,7 @@ def declines_cuda_ipc(context: Context) -> tuple[str, str] | None:
     """(path, reason) of a user's choice that rules CUDA IPC out, in whatever spelling; None where there is none."""
     choices = context.choices
     legacy = choices.settings.get(LEGACY_TRANSPORT)
-    if legacy is not None and str(legacy.value).strip().lower() in FALSE_WORDS:
+    if legacy is not None and _is_false(legacy.value):
         return legacy.path, f"{LEGACY_TRANSPORT}={legacy.value} declines CUDA IPC"
     for name in ALLOCATOR_VARIABLES:
         value = choices.env.get(name) or str(choices.get(name) or "")
@@ -71,9 +71,20 @@ def cuda_ipc_works(context: Context, declared: Declared) -> str | None:
     return None if declined is None else declined[1]
 
 
+def travels_by_cuda_ipc(declared: Declared) -> bool:
+    """Whether the engine is told to use CUDA IPC, by its flag or by the older variable."""
+    transport = declared.value("mm_feature_transport")
+    legacy = declared.value(LEGACY_TRANSPORT)
+    return transport == "cuda_ipc" or (transport is None and legacy is not None and not _is_false(legacy))
+
+
+def _is_false(value: object) -> bool:
+    return str(value).strip().lower() in FALSE_WORDS
+
+
 def cuda_ipc_planned(context: Context, declared: Declared) -> str | None:
     """Image features travel by CUDA IPC."""
-    if declared.value("mm_feature_transport") == "cuda_ipc":
+    if travels_by_cuda_ipc(declared):
         return None
     return "no CUDA IPC is planned, so there is no pool to size"
 

@@ -20,6 +20,7 @@ TUNED: tuple[Rule, ...] = (
     hardware.no_cuda_ipc_on_slices,
     profile.measured_set,
     workload.pool_for_chosen_transport,
+    workload.encoder_data_parallel,
     attention.base_backend,
 )
 

@@ -329,3 +329,53 @@ def test_a_service_on_the_cpu_asks_for_no_gpu_and_for_a_bounded_cache():
     assert made.engine.args[made.engine.args.index("--device") + 1] == "cpu"
     assert made.engine.env["TORCHDYNAMO_DISABLE"] == "1"
     assert "mm_feature_transport" not in values(made)
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "not_told"),
+    [
+        pytest.param("0.5.19", THE_SET, (), id="0.5.19 has every flag, and the operator brings the values"),
+        pytest.param(
+            "0.5.16",
+            {"mm_feature_transport": "cuda_ipc", "SGLANG_MM_FEATURE_CACHE_MB": 3072, "cuda_graph_max_bs_decode": 400},
+            ("prefill_decode_interval", "mm_preprocess_cache_size_mb", "SGLANG_USE_CUDA_IPC_TRANSPORT"),
+            id="0.5.16 has the transport but not the interval",
+        ),
+        pytest.param(
+            "0.5.12.post1",
+            {
+                "SGLANG_USE_CUDA_IPC_TRANSPORT": 1,
+                "SGLANG_MM_FEATURE_CACHE_MB": 3072,
+                "radix_eviction_policy": "priority",
+            },
+            ("mm_feature_transport", "prefill_decode_interval"),
+            id="0.5.12 is asked for CUDA IPC by its variable",
+        ),
+        pytest.param(
+            "0.5.9",
+            {"SGLANG_MM_FEATURE_CACHE_MB": 4096},
+            ("mm_feature_transport",),
+            id="0.5.9 would take a pool of 4 GiB, and gets no less",
+        ),
+    ],
+)
+def test_a_release_without_the_set_is_told_what_it_can_be_told(version, told, not_told):
+    made = plan(service(engine={"version": version}))
+    assert values(made).items() >= told.items()
+    for name in not_told:
+        assert name not in values(made)
+    for name in ("mm_feature_transport", "prefill_decode_interval"):
+        assert made.setting(name).reason
+
+
+@pytest.mark.parametrize(
+    ("workload", "applied"),
+    [
+        pytest.param(images(), False, id="copies of small images fit into what is reserved"),
+        pytest.param(images(width=1920, height=1080), True, id="copies of large images do not"),
+    ],
+)
+def test_copies_of_queued_images_are_counted_on_every_rank(workload, applied):
+    setting = plan(service(workload=workload, parallelism={"tensor": 4})).setting("mm_enable_dp_encoder")
+    assert setting.applied is applied
+    assert "copies on each of 4 ranks" in setting.reason

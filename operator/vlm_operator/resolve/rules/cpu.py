@@ -36,6 +36,15 @@ def on_the_cpu(context: Context, declared: Declared) -> Iterator[Setting]:
         "cpu.no_compiler",
         "torch would compile kernels at the first batch, and the engine's image need not have a C++ compiler",
     )
+    if context.knows("sleep_on_idle"):
+        yield applied(
+            "sleep_on_idle",
+            True,
+            Source.HARDWARE,
+            "cpu.sleep_on_idle",
+            "an idle scheduler would otherwise keep a core busy",
+            "seen on SGLang 0.5.23: 60 % of a core without a request",
+        )
     parallel = context.spec.parallelism
     ranks = parallel.tensor * parallel.pipeline * parallel.data
     if ranks > 1 and context.engine.has_variable("SGLANG_CPU_OMP_THREADS_BIND"):

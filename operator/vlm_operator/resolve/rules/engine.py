@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from vlm_operator import memory
-from vlm_operator.resolve.conditions import GRAPH_SETTINGS, IMAGE_CACHES
+from vlm_operator.resolve.conditions import GRAPH_SETTINGS, IMAGE_CACHES, travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.rules.attention import expected_backends
 from vlm_operator.resolve.rules.workload import ENGINE_POOL_MIB
@@ -67,6 +67,8 @@ def _choices(context: Context, declared: Declared) -> dict[str, Any]:
     choices["cuda_graph_max_bs_decode"] = _decode_graph(context, declared, overridden)
     kept = any(int(declared.value(name) or 0) > 0 for name in IMAGE_CACHES)
     if overridden and context.one_node and not kept:
+        choices["mm_feature_transport"] = "cuda_ipc"
+    if travels_by_cuda_ipc(declared):
         choices["mm_feature_transport"] = "cuda_ipc"
     if (declared.value("mm_feature_transport") or choices["mm_feature_transport"]) == "cuda_ipc":
         running = int(declared.value("max_running_requests") or 0)

@@ -19,9 +19,14 @@ def measured_set(context: Context, declared: Declared) -> Iterator[Setting | Fin
             if item.name in declared:
                 continue
             rule = f"{profile.name}.{item.rule}"
-            reason = why_not or _missing(context, item.name) or unmet(context, declared, item.needs)
+            missing = _missing(context, item.name)
+            reason = why_not or unmet(context, declared, item.needs) or missing
             if reason is not None:
                 yield left(item.name, rule, reason, item.evidence or profile.evidence)
+                older = item.older
+                if reason == missing and older and older.name not in declared and _says_it(context, older.name):
+                    reason = f"{context.engine_name()} has no {item.name}; this variable does the same: {item.reason}"
+                    yield applied(older.name, older.value, Source.PROFILE, rule, reason, profile.evidence)
             else:
                 yield from _value(context, declared, profile, item, rule)
 
@@ -40,6 +45,11 @@ def _missing(context: Context, name: str) -> str | None:
         return None
     kind = "variable" if name.isupper() else "flag"
     return f"{context.engine_name()} has no such {kind}, as far as is known"
+
+
+def _says_it(context: Context, older: str) -> bool:
+    """Only a known release is told in an older way: an unknown one may have both, and its own preference."""
+    return context.engine.version is not None and context.knows(older)
 
 
 def _value(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vlm_api.plan import Finding, Setting, Severity, Source
 from vlm_operator.errors import InvalidInput
-from vlm_operator.resolve.conditions import declines_cuda_ipc
+from vlm_operator.resolve.conditions import LEGACY_TRANSPORT, declines_cuda_ipc, travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared, applied
 
 
@@ -39,6 +39,13 @@ def possible(context: Context, declared: Declared) -> Iterator[Setting]:
             )
         if transport.value in ("cuda_ipc", "cuda_vmm") and not context.cuda:
             raise InvalidInput(transport.path, f"{transport.value} needs a GPU and hardware.device is cpu; remove it")
+    legacy = context.choices.settings.get(LEGACY_TRANSPORT)
+    if legacy is not None and travels_by_cuda_ipc(declared) and transport is None and not context.one_node:
+        raise InvalidInput(
+            legacy.path,
+            f"{LEGACY_TRANSPORT}={legacy.value} asks for CUDA IPC, which cannot cross nodes, and multinode.nodeCount is "
+            f"{context.spec.multinode.node_count}; remove it, or serve on one node",
+        )
     sizes, limit = (context.choices.settings.get(f"cuda_graph_{what}_decode") for what in ("bs", "max_bs"))
     if sizes and limit and max(map(int, sizes.value)) != int(limit.value):
         raise InvalidInput(

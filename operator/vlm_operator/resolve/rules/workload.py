@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from vlm_api.plan import Finding, Setting, Severity, Source
 from vlm_operator import memory
 from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, budget
+from vlm_operator.resolve.conditions import travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared, applied, left
 
 ENGINE_POOL_MIB = 1024
+# The part of what the engine reserves for activations and graphs that copies of queued images may take. Ours, not measured.
+COPIES_SHARE = 0.25
 
 
 def running_limit(context: Context, declared: Declared) -> Iterator[Setting]:
@@ -123,7 +126,8 @@ def feature_pool(
     """
     name = "SGLANG_MM_FEATURE_CACHE_MB"
     running = int(declared.value("max_running_requests") or 0)
-    step = max(mib for least, mib in steps if running >= least)
+    default = context.engine.default(name) or 0
+    step = max(default, *(mib for least, mib in steps if running >= least))
     images, image = images_in_flight(context), context.image
     if images is None or image is None:
         missing = "concurrency" if images is None else "image size"
@@ -158,7 +162,7 @@ def feature_pool(
 
 def pool_for_chosen_transport(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
     """Where the user chose CUDA IPC outside a profile, its pool is sized as well."""
-    if declared.value("mm_feature_transport") != "cuda_ipc" or "SGLANG_MM_FEATURE_CACHE_MB" in declared:
+    if not travels_by_cuda_ipc(declared) or "SGLANG_MM_FEATURE_CACHE_MB" in declared:
         return
     if context.profile is None:
         yield from feature_pool(
@@ -169,3 +173,27 @@ def pool_for_chosen_transport(context: Context, declared: Declared) -> Iterator[
             [(0, ENGINE_POOL_MIB)],
             "SGLang's default of 1 GiB",
         )
+
+
+def encoder_data_parallel(context: Context, declared: Declared) -> Iterator[Setting]:
+    """With tensor parallelism every rank copies each queued image out of the pool as it arrives, into memory that no
+    budget has; with the vision encoder spread by data instead, an image stays in the pool until it is encoded.
+    """
+    name, rule = "mm_enable_dp_encoder", "workload.encoder_data_parallel"
+    images, image, tensor = images_in_flight(context), context.image, context.spec.parallelism.tensor
+    if tensor == 1 or not travels_by_cuda_ipc(declared) or images is None or image is None:
+        return
+    reserved = budget(context, declared).reserved_mib
+    if reserved is None:
+        return
+    copies = images * image.bytes // memory.MIB
+    tally = f"{images} queued images are {copies:,} MiB of copies on each of {tensor} ranks, and {reserved:,} MiB are reserved"
+    evidence = (
+        "SGLang 0.5.23, managers/schedule_batch.py: features are rebuilt on receipt unless the encoder is data parallel"
+    )
+    if copies <= reserved * COPIES_SHARE:
+        yield left(name, rule, f"{tally}: they fit", evidence)
+    elif not context.knows(name):
+        yield left(name, rule, f"{tally}: they may not fit, but {context.engine_name()} has no such flag", evidence)
+    else:
+        yield applied(name, True, Source.WORKLOAD, rule, f"{tally}: they stay in the pool instead", evidence)
