@@ -20,7 +20,8 @@ BUDGET_SECONDS = {
     "apiserver": 120,
     "conformance": 300,
     "engine": 300,
-    "cluster": 900,
+    "cluster": 30,
+    "e2e": 900,
 }
 
 _seconds: dict[str, float] = defaultdict(float)

@@ -1,0 +1,108 @@
+"""What the operator makes of a service, on simulated GPU nodes: real scheduler and controllers, no engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from e2e import services
+from e2e.world import World, eventually
+
+from minicluster import kube, kwok
+
+NODE = "l40s"
+EVERYTHING = "deployments,replicasets,pods,services,configmaps,endpointslices,leaderworkersets"
+
+
+@pytest.fixture
+def nodes(world: World) -> Iterator[Callable[[int], None]]:
+    """``nodes(2)``: from now on the simulated nodes l40s-0 and l40s-1, with 8 GPUs each, are there."""
+    made = 0
+
+    def there_are(count: int) -> None:
+        nonlocal made
+        kwok.create_nodes(NODE, count)
+        made = max(made, count)
+
+    yield there_are
+    world("delete", "vlms", "--all", "--timeout=60s")
+    for index in range(made):
+        kube.kubectl("delete", "node", f"{NODE}-{index}", "--ignore-not-found", "--timeout=30s")
+
+
+def test_pods_are_made_within_two_seconds(
+    world: World, nodes: Callable[[int], None], record_property: Callable[[str, object], None]
+) -> None:
+    nodes(1)
+    begun = time.monotonic()
+    world.apply("quick", services.l40s())
+    eventually(lambda: world.pods("quick"), "a pod", pause=0.02)
+    seconds = time.monotonic() - begun
+    record_property("from kubectl apply to the pod", f"{seconds:.2f} s")
+    assert seconds < 2
+    world.wait_until_ready("quick", 15)
+    assert world.pod("quick")["spec"]["nodeName"] == "l40s-0"
+
+
+def test_the_schedulers_own_words_are_shown_and_a_node_that_comes_later_is_used(
+    world: World, nodes: Callable[[int], None]
+) -> None:
+    nodes(1)
+    world.apply("takes-all", services.l40s(tensor=8))
+    world.wait_until_ready("takes-all", 15)
+    world.apply("waits", services.l40s())
+    assert "Insufficient nvidia.com/gpu" in world.wait_for("waits", "False", "Unschedulable")
+    assert "Insufficient nvidia.com/gpu" in world.wait_for("waits", "False", "Unschedulable", kind="Progressing")
+    nodes(2)
+    world.wait_until_ready("waits", 30)
+    assert world.pod("waits")["spec"]["nodeName"] == "l40s-1"
+    assert world.service("waits")["metadata"]["generation"] == 1
+
+
+def test_a_cordoned_node_is_passed_over_until_another_one_comes(world: World, nodes: Callable[[int], None]) -> None:
+    nodes(1)
+    kube.kubectl("cordon", "l40s-0")
+    world.apply("waits", services.l40s())
+    assert "were unschedulable" in world.wait_for("waits", "False", "Unschedulable")
+    assert "l40s-0 is cordoned" in world.condition("waits", "HardwareResolved")[2]
+    nodes(2)
+    world.wait_until_ready("waits", 30)
+    assert world.pod("waits")["spec"]["nodeName"] == "l40s-1"
+    assert world.service("waits")["status"]["plan"]["hardware"]["product"] == "NVIDIA-L40S"
+    assert world.service("waits")["metadata"]["generation"] == 1
+
+
+def test_a_deleted_deployment_comes_back(world: World, nodes: Callable[[int], None]) -> None:
+    nodes(1)
+    world.apply("stays", services.l40s())
+    world.wait_until_ready("stays", 15)
+    before = world.get("deployment", "stays")
+    world("delete", "deployment", "stays", "--wait=false")
+    eventually(
+        lambda: (
+            world.get("deployment", "stays").get("metadata", {}).get("uid", before["metadata"]["uid"])
+            != before["metadata"]["uid"]
+        ),
+        "another Deployment",
+    )
+    world.wait_until_ready("stays", 15)
+    labels = "vlmserve.dev/plan"
+    assert world.get("deployment", "stays")["metadata"]["labels"][labels] == before["metadata"]["labels"][labels]
+
+
+def test_nothing_is_left_of_a_deleted_service(
+    world: World, nodes: Callable[[int], None], record_property: Callable[[str, object], None]
+) -> None:
+    nodes(1)
+    world.apply("goes", services.l40s())
+    world.wait_until_ready("goes", 15)
+    selected = ("-l", "vlmserve.dev/service=goes")
+    kinds = {each["kind"] for each in world.items(EVERYTHING, *selected)}
+    assert kinds >= {"Deployment", "ReplicaSet", "Pod", "Service", "ConfigMap"}
+    begun = time.monotonic()
+    world("delete", "vlms", "goes", "--wait=false")
+    eventually(
+        lambda: not world.items(EVERYTHING, *selected) and not world.service("goes"), "everything is gone", seconds=30
+    )
+    record_property("from deleting a service to nothing left", f"{time.monotonic() - begun:.1f} s")
