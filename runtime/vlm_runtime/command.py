@@ -8,6 +8,7 @@ from typing import Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY, ENV_DEVICE
 from vlm_api.plan import ServingPlan
+from vlm_runtime.sglang import ENV_GUARD
 
 # The engine's rendezvous between the pods of a group.
 GROUP_PORT: Final = 20000
@@ -77,10 +78,12 @@ def engine_command(
     if plan.runtime.nodes > 1:
         rank, group = _group(plan.runtime.nodes, environ)
         args += group
+    listens_on = int(_option(args, "--port") or ENGINE_PORT)
+    env[ENV_GUARD] = str(listens_on)
     return EngineCommand(
         argv=(*launcher, *args),
         env=env,
-        port=int(_option(args, "--port") or ENGINE_PORT),
+        port=listens_on,
         api_key=written_key or key,
         tls=_option(args, "--ssl-certfile") is not None,
         rank=rank,

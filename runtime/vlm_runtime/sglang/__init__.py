@@ -1,1 +1,9 @@
-"""What the engine loads itself, by entry points. The real ``sglang`` is imported absolutely and only inside the engine."""
+"""What the engine loads itself, by entry points. The real ``sglang`` is imported absolutely and only inside the engine.
+
+SGLang imports these modules in each of its processes, so they import little.
+"""
+
+from typing import Final
+
+# The port whose control paths the guard closes. Without it the guard does nothing.
+ENV_GUARD: Final = "VLMSERVE_GUARD_PORT"
