@@ -54,6 +54,11 @@ def _env(*variables: dict[str, Any]) -> dict[str, Any]:
     return {"engine": {"env": list(variables)}}
 
 
+def _main(**fields: Any) -> dict[str, Any]:
+    return {"template": {"spec": {"containers": [{"name": "main", **fields}]}}}
+
+
+MAIN = "spec.template.spec.containers[0]"
 NAME_SAYS = "must be a DNS-1035 label of at most 40 characters, since it becomes a host name"
 SIZE_SAYS = "must be a size above zero, such as 16Gi, 500Mi or 2G"
 URI_SAYS = "must be hf://ORG/NAME, pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"
@@ -292,16 +297,17 @@ WRONG = (
         "spec.template.spec.containers",
         "",
     ),
+    Wrong("engine arguments in the template that are a text", _main(args="--x"), f"{MAIN}.args", ""),
+    Wrong("an engine argument in the template that is a number", _main(args=[1]), f"{MAIN}.args[0]", ""),
+    Wrong("a container's variables in a text", _main(env="A=1"), f"{MAIN}.env", ""),
+    Wrong("a container's variable without a name", _main(env=[{"value": "1"}]), f"{MAIN}.env[0].name", ""),
+    Wrong(
+        "a container's variable that is a number", _main(env=[{"name": "A", "value": 1}]), f"{MAIN}.env[0].value", ""
+    ),
     Wrong(
         "a container without a name",
         {"template": {"spec": {"containers": [{"image": "x"}]}}},
         "spec.template.spec.containers[0].name",
-        "",
-    ),
-    Wrong(
-        "a container's variable that is a number",
-        {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": 1}]}]}}},
-        "spec.template.spec.containers[0].env[0].value",
         "",
     ),
     Wrong(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +46,23 @@ class Kubectl:
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
+    def until_it_works(self, *arguments: str, seconds: float = 60) -> None:
+        """Runs kubectl again and again: a server that is ready still fills its caches."""
+        deadline = time.monotonic() + seconds
+        while (done := self.attempt(*arguments)).returncode != 0:
+            assert time.monotonic() < deadline, f"kubectl {' '.join(arguments)}: {done.stderr}"
+            time.sleep(0.2)
+
 
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with apiserver(tmp_path_factory.mktemp("apiserver")) as server:
         kubectl = Kubectl(server.kubeconfig)
-        kubectl("create", "-f", str(CRD))
-        kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/vlmservices.vlmserve.dev")
+        kubectl.until_it_works("apply", "--server-side", "-f", str(CRD))
+        kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/vlmservices.vlmserve.dev")
+        # Kinds are listed, and their schemas published, a moment after they are established.
+        kubectl.until_it_works("explain", "vlms.spec")
+        kubectl.until_it_works("get", "vlms")
         yield server
 
 

@@ -44,7 +44,7 @@ def user_choices(spec: VLMServiceSpec, engine: Release) -> UserChoices:
     """
     said = _Said(engine)
     main = _main(spec)
-    said.arguments(parse(_strings(main.get("args")), engine, f"{_MAIN}.args"))
+    said.arguments(parse(main.get("args") or [], engine, f"{_MAIN}.args"))
     said.environment(_template_env(main))
     said.arguments(parse(spec.engine.args, engine, "spec.engine.args"))
     said.environment(
@@ -74,34 +74,15 @@ class _Variable:
 
 
 def _main(spec: VLMServiceSpec) -> Mapping[str, Any]:
-    """The engine's container in ``spec.template``; empty where it is not there."""
-    pod = spec.template.get("spec")
-    containers = pod.get("containers") if isinstance(pod, Mapping) else None
-    for container in containers if isinstance(containers, list) else ():
-        if isinstance(container, Mapping) and container.get("name") == MAIN_CONTAINER:
-            return container
-    return {}
-
-
-def _strings(value: Any) -> list[str]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InvalidInput(f"{_MAIN}.args", "must be a list of strings: put numbers into quotes")
-    return value
+    """The engine's container in ``spec.template``, whose shape the types have checked; empty where it is not there."""
+    containers = (spec.template.get("spec") or {}).get("containers") or []
+    return next((container for container in containers if container["name"] == MAIN_CONTAINER), {})
 
 
 def _template_env(main: Mapping[str, Any]) -> Iterator[_Variable]:
-    entries = main.get("env") or []
-    if not isinstance(entries, list):
-        raise InvalidInput(f"{_MAIN}.env", "must be a list of variables")
-    for position, entry in enumerate(entries):
-        path = f"{_MAIN}.env[{position}]"
-        name = entry.get("name") if isinstance(entry, Mapping) else None
-        if not isinstance(name, str) or not isinstance(entry.get("value", ""), str):
-            raise InvalidInput(path, "must have a name, and a value that is a string: put numbers into quotes")
+    for position, entry in enumerate(main.get("env") or []):
         if "$patch" not in entry:
-            yield _Variable(name, entry.get("value"), entry.get("valueFrom"), path)
+            yield _Variable(entry["name"], entry.get("value"), entry.get("valueFrom"), f"{_MAIN}.env[{position}]")
 
 
 @dataclass

@@ -324,20 +324,6 @@ def test_a_variable_that_the_engine_would_ignore_is_refused(env, says):
     assert (error.path, says in error.message) == ("spec.engine.env[0]", True)
 
 
-@pytest.mark.parametrize(
-    "main",
-    [
-        {"args": "--x"},
-        {"args": [1]},
-        {"env": {"A": "1"}},
-        {"env": [{"value": "1"}]},
-        {"env": [{"name": "A", "value": 1}]},
-    ],
-)
-def test_a_template_of_the_wrong_shape_is_refused_in_words(main):
-    assert refusal(main=main).path.startswith("spec.template.spec.containers[name=main].")
-
-
 # --- what is pointed out ------------------------------------------------------------------------------------------
 
 
