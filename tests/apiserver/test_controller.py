@@ -238,8 +238,8 @@ def test_a_setting_that_the_version_does_not_have_is_refused_in_words_until_it_i
 
 
 def test_what_the_pod_template_may_not_be_is_refused_in_words(world: World):
-    world.apply(template={"spec": {"containers": [{"image": "x"}]}})
-    assert "spec.template.spec.containers[0]" in world.wait_for("False", "InvalidSpec")
+    world.apply(template={"metadata": {"labels": {"vlmserve.dev/service": "other"}}})
+    assert "spec.template.metadata.labels" in world.wait_for("False", "InvalidSpec")
 
 
 def test_what_the_api_server_refuses_is_in_the_status(world: World):
@@ -323,11 +323,12 @@ def test_a_pod_that_got_other_hardware_leads_to_a_new_plan(world: World, kubectl
 
 def test_a_deleted_service_leaves_nothing_in_the_operators_metrics(world: World, operator: Operator):
     settle(operator)
-    before = operator.metric("vlm_operator_services")
+    ready = ("vlm_operator_services", 'condition="Ready"')
+    before = operator.metric(*ready)
     world.apply(workload=TRAFFIC)
-    eventually(lambda: operator.metric("vlm_operator_services") == before + 1)
+    eventually(lambda: operator.metric(*ready) == before + 1)
     world("delete", "vlms", "vlm")
-    eventually(lambda: operator.metric("vlm_operator_services") == before)
+    eventually(lambda: operator.metric(*ready) == before)
 
 
 def ready(world: World) -> dict[str, Any]:

@@ -61,6 +61,24 @@ def test_a_killed_operator_that_comes_back_writes_nothing(start: Start, world: W
     assert writes(kubectl) == before
 
 
+def test_a_newer_operator_replaces_no_pod_until_the_spec_changes(start: Start, world: World):
+    first = start("--no-leader-election")
+    world.apply(workload=TRAFFIC)
+    world.wait_for("False", "Starting")
+    before = world.plan_hash()
+    world.pod("vlm-0", node="anywhere")
+    first.stop()
+    versions = world.versions()
+    newer = start("--no-leader-election", "--runtime-image", "registry.example/vlm-operator:2")
+    eventually(lambda: newer.metric("vlm_operator_reconciles_total") >= 1)
+    time.sleep(1)
+    assert world.versions() == versions
+    world.apply(workload={"concurrency": 64})
+    eventually(lambda: world.plan_hash() != before)
+    (install,) = world.get("deployment")["spec"]["template"]["spec"]["initContainers"]
+    assert install["image"] == "registry.example/vlm-operator:2"
+
+
 def test_an_unchanged_service_costs_no_write(start: Start, world: World, kubectl: Any):
     operator = start("--no-leader-election")
     world.apply(workload=TRAFFIC, template=everything_by_default())

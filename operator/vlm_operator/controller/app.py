@@ -17,7 +17,7 @@ from vlm_operator.controller import watch
 from vlm_operator.controller.health import Health, serve
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.metrics import Metrics
-from vlm_operator.controller.queue import Key, WorkQueue
+from vlm_operator.controller.queue import WorkQueue
 from vlm_operator.controller.reconcile import Reconciler
 from vlm_operator.controller.reports import Reports
 from vlm_operator.controller.usage import Usage
@@ -126,7 +126,6 @@ class App:
         nodes = await asyncio.to_thread(client.list, kinds.NODE)
         slices = await asyncio.to_thread(client.list, kinds.RESOURCE_SLICE) if has_slices else []
         inventory.fill(nodes, slices)
-        reports: dict[Key, Reports] = {}
         reconciler = Reconciler(
             client=client,
             applier=Applier(client),
@@ -135,7 +134,7 @@ class App:
             inventory=inventory,
             usage=Usage(client, self._options.namespaces),
             runtime_image=self._options.runtime_image,
-            reports=lambda key: reports.setdefault(key, Reports()),
+            reports=Reports(),
         )
         registry = await asyncio.to_thread(watch.handlers, queue, inventory, services, client.serves)
         started = asyncio.Event()
@@ -143,7 +142,7 @@ class App:
             asyncio.create_task(watch.run(registry, self._options.namespaces, self._stop, started), name="watch"),
             asyncio.create_task(self._say_started(started), name="started"),
             *(
-                asyncio.create_task(self._reconcile_forever(reconciler, queue, reports), name=f"worker-{n}")
+                asyncio.create_task(self._reconcile_forever(reconciler, queue), name=f"worker-{n}")
                 for n in range(WORKERS)
             ),
         ]
@@ -160,7 +159,7 @@ class App:
                 task.cancel()
             await asyncio.wait(tasks, timeout=15)
 
-    async def _reconcile_forever(self, reconciler: Reconciler, queue: WorkQueue, reports: dict[Key, Reports]) -> None:
+    async def _reconcile_forever(self, reconciler: Reconciler, queue: WorkQueue) -> None:
         while True:
             key = await queue.take()
             started = time.monotonic()
@@ -179,12 +178,12 @@ class App:
             else:
                 if outcome.again_after_seconds is None:
                     queue.forget(key)
-                    reports.pop(key, None)
+                    reconciler.reports.forget(key)
                     self._metrics.forget(key)
                     self._metrics.reconciles.labels("gone").inc()
                 else:
                     queue.done(key, outcome.again_after_seconds)
-                    self._metrics.set_ready(key, outcome.ready, outcome.reason)
+                    self._metrics.see(key, outcome.conditions)
                     self._metrics.reconciles.labels("success").inc()
             finally:
                 self._metrics.seconds.observe(time.monotonic() - started)

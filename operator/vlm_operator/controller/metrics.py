@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from vlm_api.status import Condition
 from vlm_operator.controller.queue import Key
 
 
@@ -28,33 +29,36 @@ class Metrics:
             registry=registry,
         )
         self.leader = Gauge("vlm_operator_leader", "1 while this operator is the one that works.", registry=registry)
-        self._ready: dict[Key, tuple[bool, str]] = {}
-        registry.register(_Services(lambda: self._ready.values()))
+        self._conditions: dict[Key, Sequence[Condition]] = {}
+        registry.register(_Services(lambda: list(self._conditions.values())))
 
     def watch_queue(self, depth: Callable[[], int]) -> None:
         """Shows how many services wait for a worker."""
         gauge = Gauge("vlm_operator_queue_depth", "Services that wait to be reconciled.", registry=self.registry)
         gauge.set_function(depth)
 
-    def set_ready(self, key: Key, ready: bool, reason: str) -> None:
-        """Notes the condition Ready of a service."""
-        self._ready[key] = (ready, reason)
+    def see(self, key: Key, conditions: Sequence[Condition]) -> None:
+        """Notes the conditions of a service."""
+        self._conditions[key] = conditions
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
-        self._ready.pop(key, None)
+        self._conditions.pop(key, None)
 
 
 class _Services(Collector):
-    """Services by the status and reason of Ready, counted when asked, so that none stays behind."""
+    """Services by condition, counted when asked, so that a state that nobody is in any more is not shown."""
 
-    def __init__(self, ready: Callable[[], Iterable[tuple[bool, str]]]) -> None:
-        self._ready = ready
+    def __init__(self, conditions: Callable[[], Iterable[Sequence[Condition]]]) -> None:
+        self._conditions = conditions
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         family = GaugeMetricFamily(
-            "vlm_operator_services", "VLMServices by the condition Ready and its reason.", labels=["ready", "reason"]
+            "vlm_operator_services",
+            "VLMServices by condition, its status and its reason.",
+            labels=["condition", "status", "reason"],
         )
-        for (ready, reason), number in sorted(Tally(list(self._ready())).items()):
-            family.add_metric(["true" if ready else "false", reason], number)
+        states = ((c.type, c.status.value, c.reason) for service in self._conditions() for c in service)
+        for state, number in sorted(Tally(states).items()):
+            family.add_metric(list(state), number)
         yield family

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final
 
 from vlm_api.names import LABEL_PLAN, LABEL_SERVICE
-from vlm_api.reasons import Conditions
-from vlm_api.status import ConditionStatus, VLMService, VLMServiceStatus
+from vlm_api.status import Condition, VLMService, VLMServiceStatus
 from vlm_operator import render
 from vlm_operator.controller import reasons
 from vlm_operator.controller.conclude import conclude, told
@@ -43,10 +42,7 @@ class Outcome:
     """What came of a reconcile. ``again_after_seconds`` is None where the service is gone."""
 
     again_after_seconds: float | None
-    ready: bool = False
-    """The condition Ready."""
-    reason: str = ""
-    """Its reason."""
+    conditions: Sequence[Condition] = ()
 
 
 @dataclass
@@ -60,7 +56,7 @@ class Reconciler:
     inventory: Inventory
     usage: Usage
     runtime_image: str
-    reports: Callable[[Key], Reports]
+    reports: Reports
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def __call__(self, key: Key) -> Outcome:
@@ -76,9 +72,7 @@ class Reconciler:
             service, seen = unreadable(raw), Observed(invalid=error, replicas=replicas(workload_of(owned)), pods=pods)
         else:
             seen, owned = self._make_so(service, raw, owned, pods)
-        reports = self.reports(key)
-        reports.forget_but(p.uid for p in pods)
-        answers = reports.of(pods)
+        answers = self.reports.of(key, pods)
         labels = {p.node: found for p in pods if p.node and (found := self.inventory.labels(p.node)) is not None}
         seen = Observed(seen.plan, seen.invalid, seen.problem, seen.replicas, pods, answers, labels)
         status = self._report(service, raw, seen)
@@ -86,8 +80,7 @@ class Reconciler:
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
         if seen.problem is not None or (seen.plan is not None and seen.plan.errors):
             again = min(again, MISSING_KIND_SECONDS)
-        ready = next(c for c in status.conditions if c.type == Conditions.READY)
-        return Outcome(again, ready.status is ConditionStatus.TRUE, ready.reason)
+        return Outcome(again, status.conditions)
 
     def _make_so(
         self, service: VLMService, raw: Json, owned: list[Json], pods: list[PodView]
@@ -116,7 +109,7 @@ class Reconciler:
         try:
             done = self.applier.apply(manifests, owned, raw["metadata"]["uid"])
             if not done.taken:
-                self.applier.remove(self._unwanted(manifests, owned, raw), done)
+                self.applier.remove(self._unwanted(manifests, owned, raw, pods), done)
         except ApiError as error:
             if not error.refused:
                 raise
@@ -140,12 +133,12 @@ class Reconciler:
         found = self.client.list(kinds.POD, key.namespace, labels=f"{LABEL_SERVICE}={key.name}")
         return [view(p) for p in found]
 
-    def _unwanted(self, manifests: list[Json], owned: list[Json], raw: Json) -> list[Json]:
+    def _unwanted(self, manifests: list[Json], owned: list[Json], raw: Json, pods: list[PodView]) -> list[Json]:
         """Objects of ours that nothing asks for: not the spec, and for plans and claims no pod and no older revision."""
         wanted = {(m["kind"], m["metadata"]["name"]) for m in manifests}
         unwanted = [o for o in owned if (o["kind"], o["metadata"]["name"]) not in wanted]
         if any(o["kind"] in ("ConfigMap", "ResourceClaimTemplate") for o in unwanted):
-            used = self._plans_in_use(raw)
+            used = self._plans_in_use(raw, pods)
             unwanted = [
                 o
                 for o in unwanted
@@ -154,15 +147,13 @@ class Reconciler:
             ]
         return unwanted
 
-    def _plans_in_use(self, raw: Json) -> set[str]:
+    def _plans_in_use(self, raw: Json, pods: list[PodView]) -> set[str]:
         """Hashes of the plans that a pod runs or that a roll-back could bring back."""
         metadata = raw["metadata"]
         labels = f"{LABEL_SERVICE}={metadata['name']}"
-        pods = self.client.list(kinds.POD, metadata["namespace"], labels=labels)
-        templates = [
-            r["spec"]["template"] for r in self.client.list(kinds.REPLICA_SET, metadata["namespace"], labels=labels)
-        ]
-        return {str((o["metadata"].get("labels") or {}).get(LABEL_PLAN)) for o in (*pods, *templates)}
+        revisions = self.client.list(kinds.REPLICA_SET, metadata["namespace"], labels=labels)
+        templates = (r["spec"]["template"]["metadata"].get("labels") or {} for r in revisions)
+        return {p.plan_hash for p in pods} | {str(t.get(LABEL_PLAN)) for t in templates}
 
     def _report(self, service: VLMService, raw: Json, seen: Observed) -> VLMServiceStatus:
         previous = parse_status(raw)

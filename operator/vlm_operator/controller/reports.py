@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from vlm_api.names import RUNTIME_PORT
 from vlm_api.report import Report
 from vlm_operator.controller.pods import PodView
+from vlm_operator.controller.queue import Key
 
 TIMEOUT_SECONDS: Final = 2.0
 MAXIMUM_BYTES: Final = 1 << 20
@@ -43,32 +44,33 @@ def fetch(address: str) -> Report | None:
 
 
 class Reports:
-    """Remembers what each pod answered. Used by one reconcile of a service at a time."""
+    """Remembers what the pods of each service answered. A service is asked about by one thread at a time."""
 
     def __init__(
         self, ask: Callable[[str], Report | None] = fetch, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._ask = ask
         self._clock = clock
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[Key, dict[str, _Answer]] = {}
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="report")
 
-    def of(self, pods: Iterable[PodView]) -> Mapping[str, Report]:
+    def of(self, key: Key, pods: Iterable[PodView]) -> Mapping[str, Report]:
         """Reports by pod name. Asks those whose readiness changed or whose answer is old, all at the same time."""
         pods = [p for p in pods if p.running and p.address and not p.deleting]
-        now = self._clock()
-        due = [p for p in pods if self._is_due(p, now)]
+        now, known = self._clock(), self._answers.get(key, {})
+        answers = {p.uid: known[p.uid] for p in pods if p.uid in known}
+        due = [p for p in pods if _is_due(p, answers.get(p.uid), now)]
         for pod, report in zip(due, self._threads.map(self._ask, [str(p.address) for p in due]), strict=True):
             wait = SERVING_SECONDS * random.uniform(0.9, 1.1) if pod.ready and report else STARTING_SECONDS
-            self._answers[pod.uid] = _Answer((pod.ready, pod.restarts), now + wait, report)
-        known = ((p.name, self._answers[p.uid].report) for p in pods)
-        return {name: report for name, report in known if report is not None}
+            answers[pod.uid] = _Answer((pod.ready, pod.restarts), now + wait, report)
+        self._answers[key] = answers
+        said = ((p.name, answers[p.uid].report) for p in pods)
+        return {name: report for name, report in said if report is not None}
 
-    def forget_but(self, uids: Iterable[str]) -> None:
-        """Drops the answers of pods that are gone."""
-        kept = set(uids)
-        self._answers = {uid: answer for uid, answer in self._answers.items() if uid in kept}
+    def forget(self, key: Key) -> None:
+        """The service is gone."""
+        self._answers.pop(key, None)
 
-    def _is_due(self, pod: PodView, now: float) -> bool:
-        answer = self._answers.get(pod.uid)
-        return answer is None or answer.state != (pod.ready, pod.restarts) or now >= answer.ask_again_at
+
+def _is_due(pod: PodView, answer: _Answer | None, now: float) -> bool:
+    return answer is None or answer.state != (pod.ready, pod.restarts) or now >= answer.ask_again_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 import time
 from collections import OrderedDict
 from datetime import datetime, timezone
@@ -28,28 +29,30 @@ class Recorder:
     def __init__(self, client: Client, instance: str) -> None:
         self._client = client
         self._instance = instance[:128]
+        self._lock = threading.Lock()
         self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """Event -> when it was last told, and how often."""
 
     def tell(self, service: dict[str, Any], kind: str, reason: str, note: str, action: str = "Reconcile") -> None:
         """One event. ``kind`` is Normal or Warning, ``reason`` a CamelCase word, ``note`` a sentence."""
         metadata = service["metadata"]
         key = hashlib.sha256(f"{metadata['uid']}/{reason}/{note}".encode()).hexdigest()[:16]
         now = time.monotonic()
-        last, count = self._told.get(key, (None, 0))
-        if last is not None and now - last < QUIET_SECONDS:
-            return
-        self._told[key] = (now, max(count, 1) + 1)
-        self._told.move_to_end(key)
-        while len(self._told) > MEMORY:
-            self._told.popitem(last=False)
+        with self._lock:
+            last, count = self._told.get(key, (None, 0))
+            if last is not None and now - last < QUIET_SECONDS:
+                return
+            self._told[key] = (now, count + 1)
+            self._told.move_to_end(key)
+            while len(self._told) > MEMORY:
+                self._told.popitem(last=False)
         name = f"{metadata['name']}.{key}"
         stamp = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
         try:
             if not count and self._create(self._event(service, name, stamp, kind, reason, note, action)):
-                self._told[key] = (now, 1)
                 return
             # It was told before, perhaps by the operator before this one.
-            series = {"series": {"count": max(count, 1) + 1, "lastObservedTime": stamp}}
+            series = {"series": {"count": max(count + 1, 2), "lastObservedTime": stamp}}
             self._client.merge(EVENT, metadata["namespace"], name, series)
         except ApiError as error:
             log.warning("event %s not written: %s", reason, error.message)
