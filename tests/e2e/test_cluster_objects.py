@@ -17,7 +17,7 @@ EVERYTHING = "deployments,replicasets,pods,services,configmaps,endpointslices,le
 
 @pytest.fixture
 def nodes(world: World) -> Iterator[Callable[[int], None]]:
-    """``nodes(2)``: from now on the simulated nodes l40s-0 and l40s-1, with 8 GPUs each, are there."""
+    """``nodes(2)``: from now on the simulated nodes l40s-0 and l40s-1, with 4 GPUs each, are there."""
     made = 0
 
     def there_are(count: int) -> None:
@@ -49,7 +49,7 @@ def test_the_schedulers_own_words_are_shown_and_a_node_that_comes_later_is_used(
     world: World, nodes: Callable[[int], None]
 ) -> None:
     nodes(1)
-    world.apply("takes-all", services.l40s(tensor=8))
+    world.apply("takes-all", services.l40s(tensor=4))
     world.wait_until_ready("takes-all", 15)
     world.apply("waits", services.l40s())
     assert "Insufficient nvidia.com/gpu" in world.wait_for("waits", "False", "Unschedulable")
