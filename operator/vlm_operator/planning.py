@@ -128,7 +128,8 @@ def make_plan(service: VLMService, cluster: Cluster, *, runtime_image: str) -> S
 
 def seal(plan: ServingPlan, service: VLMService) -> StoredPlan:
     """The plan with its hash, and the pod template that it stands for."""
-    template = render.pod_template(plan, service)
+    # In one order, whatever the order in which the user wrote the template's fields.
+    template = json.loads(json.dumps(render.pod_template(plan, service), sort_keys=True))
     return StoredPlan(plan.model_copy(update={"hash": render.plan_hash(plan, template)}), template)
 
 

@@ -89,7 +89,7 @@ class Release:
             flag = found.flag if value else found.negative
             return [flag] if flag else []
         if found.kind == "json" and not isinstance(value, str):
-            return [found.flag, json.dumps(value, separators=(",", ":"))]
+            return [found.flag, json.dumps(value, separators=(",", ":"), sort_keys=True)]
         if isinstance(value, list | tuple):
             return [found.flag, *(_word(item) for item in value)]
         word = _word(value)
@@ -118,7 +118,7 @@ class Release:
 def _word(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list | bool) else str(value)
+    return json.dumps(value, separators=(",", ":"), sort_keys=True) if isinstance(value, dict | list | bool) else str(value)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -127,6 +127,8 @@ def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding
     need = total.kv_mib(1) + pool_mib
     if free >= max(need, 1):
         return []
+    if context.gpu.source == "spec":
+        return [_only_a_least(total, need)]
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
     more = devices
     while more < 1024 and total.weights_mib * devices / more + (total.reserved_mib or 0) + need >= total.device_mib:
@@ -144,6 +146,18 @@ def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding
             path="spec.parallelism.tensor",
         )
     ]
+
+
+def _only_a_least(total: Budget, need: int) -> Finding:
+    """No node is there yet, and the spec's memory is the least that one must have: that it is too little refuses nothing."""
+    wanted = (total.weights_mib or 0) + (total.reserved_mib or 0) + total.embedding_cache_mib + need
+    return Finding(
+        severity=Severity.WARNING,
+        reason="MinMemoryTooLow",
+        message=f"a GPU of {total.device_mib:,} MiB, which hardware.minMemoryMiB allows, could not run this: weights, "
+        f"reserve, image pool and one request need {wanted:,} MiB; raise minMemoryMiB, so that no such GPU is chosen",
+        path="spec.hardware.minMemoryMiB",
+    )
 
 
 def _not_checked(total: Budget) -> Finding:

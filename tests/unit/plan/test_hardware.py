@@ -1,0 +1,125 @@
+"""Which hardware a plan is made for, and what is said about the rest."""
+
+from __future__ import annotations
+
+import pytest
+from unit.plan.builders import RUNTIME_IMAGE, a100, cluster, images, node, plan, reasons, service, values
+
+from vlm_api.plan import Severity
+from vlm_operator.planning import make_plan
+
+
+def chosen(made) -> list[str]:
+    return made.hardware.nodes
+
+
+def test_hardware_with_a_profile_is_preferred_and_the_rest_is_named():
+    made = plan(None, a100("big"), node("hopper"))
+    assert chosen(made) == ["hopper"]
+    (other,) = made.hardware.passed_over
+    assert other.node == "big"
+    assert "other GPUs" in other.reason
+
+
+def test_hardware_on_which_the_model_fits_comes_before_hardware_with_a_profile():
+    small_hopper = node("small", "NVIDIA-H100-80GB-HBM3", 81_559)
+    large = node("large", "NVIDIA-B200", 183_359, "10.0")
+    model = {"uri": "hf://x/y", "architecture": "Qwen3VLForConditionalGeneration", "parametersBillion": 60}
+    assert chosen(plan(service(model=model), small_hopper, large)) == ["large"]
+
+
+def test_among_equals_the_class_with_most_free_devices_is_chosen():
+    busy, idle = node("busy", "NVIDIA-H200", 143_771), node("idle")
+    made = make_plan(service(), cluster(busy, idle, in_use={"busy": 7}), runtime_image=RUNTIME_IMAGE)
+    assert chosen(made) == ["idle"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "taken"),
+    [
+        ({"computeCapability": "8.0"}, ["ampere"]),
+        ({"minMemoryMiB": 81_600}, ["ampere"]),
+        ({"products": ["NVIDIA-A100-SXM4-80GB"]}, ["ampere"]),
+    ],
+)
+def test_a_wish_of_the_user_decides(hardware, taken):
+    assert chosen(plan(service(hardware=hardware), node("hopper"), a100("ampere"))) == taken
+
+
+@pytest.mark.parametrize(
+    ("spec", "hardware", "reason", "says"),
+    [
+        pytest.param(
+            {"parallelism": {"tensor": 16}},
+            node(),
+            "TooManyDevices",
+            "8 devices and the pod needs 16",
+            id="too many devices",
+        ),
+        pytest.param(
+            {"parallelism": {"tensor": 2}},
+            node(labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb"}, memory_mib=40_448, count=16),
+            "TensorParallelOverMIG",
+            "MIG",
+            id="tensor parallelism over MIG slices",
+        ),
+        pytest.param(
+            {"parallelism": {"tensor": 2}},
+            node(
+                labels={"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"},
+                count=1,
+                allocatable=4,
+            ),
+            "SharesAreNotDevices",
+            "1 physical GPU shared",
+            id="shares of one card",
+        ),
+    ],
+)
+def test_what_can_never_work_on_these_nodes_is_an_error_with_the_numbers(spec, hardware, reason, says):
+    made = plan(service(**spec), hardware)
+    (error,) = made.errors
+    assert error.reason == reason
+    assert says in error.message
+
+
+def test_without_a_node_the_pods_only_ask_for_the_resource():
+    made = plan(None, node(spec={"unschedulable": True}))
+    assert reasons(made)[0] == "NoMatchingNodes"
+    assert not made.errors
+    assert made.hardware.match_labels == {}
+    assert made.resources.devices_per_pod == 1
+    assert values(made) == {"max_running_requests": 400}
+
+
+def test_without_a_node_the_gpu_that_the_spec_describes_gets_its_plan():
+    made = plan(service(hardware={"computeCapability": "9.0", "minMemoryMiB": 61_440}), node(ready="False"))
+    assert made.hardware.source == "spec"
+    assert values(made)["mm_feature_transport"] == "cuda_ipc"
+    assert not made.errors
+
+
+def test_a_least_memory_that_is_too_little_is_a_warning_and_refuses_nothing():
+    made = plan(service(hardware={"minMemoryMiB": 1000}), node(ready="False"))
+    assert "MinMemoryTooLow" in reasons(made)
+    assert not made.errors
+
+
+def test_gpus_of_which_nothing_is_known_get_the_engine_s_defaults_and_a_warning():
+    bare = node(product=None, memory_mib=None, capability=None)
+    bare["metadata"]["labels"] = {"kubernetes.io/hostname": "node-0"}
+    made = plan(None, bare)
+    assert {"HardwareUnknown", "MemoryNotChecked"} <= set(reasons(made))
+    assert values(made) == {"max_running_requests": 400}
+
+
+def test_more_nodes_than_there_are_is_a_warning_since_they_may_come():
+    made = plan(service(parallelism={"tensor": 16}, multinode={"nodeCount": 2}, workload=images()), node())
+    assert reasons(made) == ["TooFewNodes"]
+    assert made.findings[0].severity is Severity.WARNING
+
+
+def test_a_driver_too_old_for_the_image_is_told_before_the_pod_dies_of_it():
+    labels = {"nvidia.com/cuda.driver-version.full": "535.104.05", "nvidia.com/cuda.runtime-version.full": "12.2"}
+    made = plan(service(engine={"image": "lmsysorg/sglang:v0.5.23-cu130"}), node(labels=labels))
+    assert reasons(made) == ["DriverTooOld"]
