@@ -9,13 +9,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vlm_api.names import LABEL_PLAN, PLAN_KEY, POD_TEMPLATE_KEY
+from vlm_api.names import LABEL_PLAN, LABEL_SERVICE, PLAN_KEY, POD_TEMPLATE_KEY
 from vlm_api.plan import ServingPlan
 from vlm_api.spec import ModelSpec, VLMServiceSpec
 from vlm_api.status import VLMService, VLMServiceStatus
 from vlm_operator.errors import InvalidInput
 from vlm_operator.kube.client import Json
 from vlm_operator.planning import StoredPlan
+from vlm_operator.render.names import plan_name
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +27,8 @@ def parse(raw: Mapping[str, Any]) -> VLMService:
         return VLMService.model_validate({k: v for k, v in raw.items() if k != "status"})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        raise InvalidInput(
-            path, f"{first['msg']} (the value is {json.dumps(first['input'], default=str)[:200]})"
-        ) from None
+        shown = f" (it is {first['input']!r})" if isinstance(first["input"], str | int | float) else ""
+        raise InvalidInput(".".join(map(str, first["loc"])), f"{first['msg']}{shown[:200]}") from None
 
 
 def parse_status(raw: Mapping[str, Any]) -> VLMServiceStatus | None:
@@ -41,13 +40,19 @@ def parse_status(raw: Mapping[str, Any]) -> VLMServiceStatus | None:
 
 
 def previous_plan(owned: list[Json]) -> StoredPlan | None:
-    """The plan that the live workload runs, read from its ConfigMap; None where either is missing or unreadable."""
+    """The plan that the live workload's pods run, read from its ConfigMap; None where either is missing or unreadable.
+
+    Fields that a newer operator has added to a plan are left aside, so that going back to an older one works.
+    """
     workload = workload_of(owned)
     if workload is None:
         return None
-    plan_hash = workload["metadata"].get("labels", {}).get(LABEL_PLAN)
+    spec = workload["spec"]
+    template = spec.get("template") or spec["leaderWorkerTemplate"]["workerTemplate"]
+    plan_hash = (template["metadata"].get("labels") or {}).get(LABEL_PLAN)
+    name = plan_name(str(workload["metadata"]["labels"].get(LABEL_SERVICE)), str(plan_hash))
     for config_map in owned:
-        if config_map["kind"] == "ConfigMap" and config_map["metadata"]["labels"].get(LABEL_PLAN) == plan_hash:
+        if config_map["kind"] == "ConfigMap" and config_map["metadata"]["name"] == name:
             data = config_map.get("data") or {}
             try:
                 plan = ServingPlan.model_validate_json(data[PLAN_KEY], extra="ignore")

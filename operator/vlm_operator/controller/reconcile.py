@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Final
 
 from vlm_api.names import LABEL_PLAN, LABEL_SERVICE
+from vlm_api.plan import ServingPlan
 from vlm_api.status import Condition, VLMService, VLMServiceStatus
 from vlm_operator import render
 from vlm_operator.controller import reasons
@@ -64,17 +65,14 @@ class Reconciler:
         raw = self.client.get(kinds.VLM_SERVICE, key.namespace, key.name)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
             return Outcome(None)
-        owned = list(self._owned(raw))
-        pods = self._pods(key)
+        owned, pods = list(self._owned(raw)), self._pods(key)
         try:
             service = parse(raw)
+            seen = self._make_so(service, raw, owned, pods)
         except InvalidInput as error:
-            service, seen = unreadable(raw), Observed(invalid=error, replicas=replicas(workload_of(owned)), pods=pods)
-        else:
-            seen, owned = self._make_so(service, raw, owned, pods)
-        answers = self.reports.of(key, pods)
+            service, seen = unreadable(raw), Observed(invalid=error, replicas=replicas(workload_of(owned)))
         labels = {p.node: found for p in pods if p.node and (found := self.inventory.labels(p.node)) is not None}
-        seen = Observed(seen.plan, seen.invalid, seen.problem, seen.replicas, pods, answers, labels)
+        seen = replace(seen, pods=pods, reports=self.reports.of(key, pods), node_labels=labels)
         status = self._report(service, raw, seen)
         starting = any(p.running and not p.ready and not p.deleting for p in pods)
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
@@ -82,30 +80,12 @@ class Reconciler:
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status.conditions)
 
-    def _make_so(
-        self, service: VLMService, raw: Json, owned: list[Json], pods: list[PodView]
-    ) -> tuple[Observed, list[Json]]:
-        previous = previous_plan(owned)
-        theirs = [p for p in pods if previous is not None and p.plan_hash == previous.plan.hash]
-        cluster = Cluster(
-            nodes=self.inventory.facts(service.spec.hardware.resource_name),
-            in_use=self.usage.of(service.spec.hardware.resource_name, service.namespace, service.name),
-            has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
-        )
-        try:
-            stored = choose(
-                service,
-                cluster,
-                runtime_image=self.runtime_image,
-                previous=previous,
-                previous_scheduled=any(p.node and not p.deleting for p in theirs),
-                mismatch=any(p.mismatch for p in theirs),
-            )
-        except InvalidInput as error:
-            return Observed(invalid=error, replicas=replicas(workload_of(owned))), owned
-        if stored.plan.errors:
-            return Observed(plan=stored.plan, replicas=replicas(workload_of(owned))), owned
-        manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw))
+    def _make_so(self, service: VLMService, raw: Json, owned: list[Json], pods: list[PodView]) -> Observed:
+        """Plans and applies. Raises InvalidInput as ``choose`` does."""
+        plan, template = self._choose(service, owned, pods)
+        if plan.errors:
+            return Observed(plan=plan, replicas=replicas(workload_of(owned)))
+        manifests = render.objects(plan, template, service, owner_reference(raw))
         try:
             done = self.applier.apply(manifests, owned, raw["metadata"]["uid"])
             if not done.taken:
@@ -114,12 +94,29 @@ class Reconciler:
             if not error.refused:
                 raise
             problem = Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
-            return Observed(plan=stored.plan, problem=problem, replicas=replicas(workload_of(owned))), owned
+            return Observed(plan=plan, problem=problem, replicas=replicas(workload_of(owned)))
         self._tell_done(raw, done)
         if done.created or done.changed or done.deleted:
             owned = list(self._owned(raw))
-        workload = workload_of(owned, manifests)
-        return Observed(plan=stored.plan, problem=_problem(done), replicas=replicas(workload)), owned
+        return Observed(plan=plan, problem=_problem(done), replicas=replicas(workload_of(owned, manifests)))
+
+    def _choose(self, service: VLMService, owned: list[Json], pods: list[PodView]) -> tuple[ServingPlan, Json]:
+        previous = previous_plan(owned)
+        theirs = [p for p in pods if previous is not None and p.plan_hash == previous.plan.hash]
+        cluster = Cluster(
+            nodes=self.inventory.facts(service.spec.hardware.resource_name),
+            in_use=self.usage.of(service.spec.hardware.resource_name, service.namespace, service.name),
+            has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
+        )
+        stored = choose(
+            service,
+            cluster,
+            runtime_image=self.runtime_image,
+            previous=previous,
+            previous_scheduled=any(p.node and not p.deleting for p in theirs),
+            mismatch=any(p.mismatch for p in theirs),
+        )
+        return stored.plan, stored.pod_template
 
     def _owned(self, raw: Json) -> Iterator[Json]:
         """Live objects of the service, of every kind that the cluster has."""
