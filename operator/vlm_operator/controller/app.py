@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from vlm_api.names import GROUP, KIND, PLURAL
 from vlm_operator.controller import watch
 from vlm_operator.controller.health import Health, serve
 from vlm_operator.controller.inventory import Inventory
@@ -119,6 +120,9 @@ class App:
                     raise LeaseLost("the lease could not be renewed") from error
 
     async def _work(self, client: Client, lock: LeaseLock | None = None) -> None:
+        if not await asyncio.to_thread(client.serves, kinds.VLM_SERVICE):
+            # kopf would wait for it without a word.
+            raise watch.WatchFailed(f"the cluster does not know {KIND}: install the CRD {PLURAL}.{GROUP}")
         self._metrics.leader.set(1)
         inventory, services, queue = Inventory(), watch.Services(), WorkQueue()
         self._metrics.watch_queue(queue.__len__)
