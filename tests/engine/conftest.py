@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ KEY = "sk-a-key-that-must-not-be-seen"
 
 ARGS = [
     "--model-path", str(MODEL), "--served-model-name", "tiny", "--device", "cpu", "--max-total-tokens", "8192",
-    "--max-running-requests", "8", "--enable-metrics",
+    "--max-running-requests", "8", "--enable-metrics", "--host", "0.0.0.0",
 ]  # fmt: skip
 ENV = {"TORCHDYNAMO_DISABLE": "1", "SGLANG_EXPOSE_OWN_ENV_VARS": "1", "SGLANG_VLM_CACHE_SIZE_MB": "64"}
 
@@ -38,6 +37,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return dest
 
 
+def start_below_runtime(library: Path, folder: Path, *, env: Mapping[str, str] | None = None, **plan: Any) -> Container:
+    """Starts the engine as its container does."""
+    # The engine's image has a Python of its own, without this environment's packages.
+    python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return Container(
+        folder,
+        make_plan(**plan),
+        program=[str(python), str(library / "start.py")],
+        env={"PYTHONPATH": str(ENGINE), "VLMSERVE_API_KEY": KEY, "HF_HUB_OFFLINE": "1", **(env or {})},
+    )
+
+
 @pytest.fixture(scope="module")
 def engine(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Starts the engine below the runtime; ``args`` come after the usual ones, the rest replaces parts of the plan."""
@@ -48,21 +59,7 @@ def engine(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             earlier.end()  # two engines at once are too much for two cores
         plan.setdefault("engine", {"args": [*ARGS, *(args or [])], "env": ENV})
         plan.setdefault("runtime", {"startup_budget_seconds": 400, "drain_seconds": 60})
-        # The engine's image has a Python of its own, without this environment's packages.
-        python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-        started.append(
-            Container(
-                tmp_path_factory.mktemp("pod"),
-                make_plan(**plan),
-                program=[str(python), str(library / "start.py")],
-                env={
-                    "PYTHONPATH": str(ENGINE),
-                    "VLMSERVE_API_KEY": KEY,
-                    "HF_HUB_OFFLINE": "1",
-                    "PATH": os.environ["PATH"],
-                },
-            )
-        )
+        started.append(start_below_runtime(library, tmp_path_factory.mktemp("pod"), **plan))
         return started[-1]
 
     yield start

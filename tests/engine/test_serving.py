@@ -96,6 +96,31 @@ def test_the_engines_own_metrics_are_served(serving: Container) -> None:
     assert 'vlm_runtime_phase{phase="Ready"} 1.0' in serving.get("/metrics")[1]
 
 
+def get_from_outside(run: Container, path: str) -> tuple[int, bytes]:
+    """Asks with the key, from an address that is not the pod's own loopback address."""
+    connection = http.client.HTTPConnection("127.0.0.1", run.engine_port, timeout=30, source_address=("127.0.0.2", 0))
+    connection.request("GET", path, headers={"Authorization": f"Bearer {KEY}"})
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def test_control_paths_are_closed_to_other_pods_and_open_inside(serving: Container) -> None:
+    assert get_from_outside(serving, "/v1/models")[0] == 200
+    status, body = get_from_outside(serving, "/flush_cache")
+    assert status == 403
+    assert b"kubectl port-forward" in body
+    inside = http.client.HTTPConnection("127.0.0.1", serving.engine_port, timeout=30)
+    inside.request("GET", "/flush_cache", headers={"Authorization": f"Bearer {KEY}"})
+    assert inside.getresponse().status == 200
+
+
+def test_the_engine_does_not_show_its_key(serving: Container) -> None:
+    status, body = get_from_outside(serving, "/server_info")
+    assert status == 200
+    assert KEY.encode() not in body
+    assert json.loads(body)["launch_command"].count("[redacted]") == 1
+
+
 def test_the_key_is_in_nothing_that_the_container_writes(serving: Container) -> None:
     assert "server_args=" in serving.log()
     assert KEY not in serving.log()
