@@ -51,7 +51,9 @@ def operator_template(cluster: Cluster) -> Any:
 
 
 def apply_example(cluster: Cluster, name: str) -> None:
+    """The example as it is written, with one replica even where an earlier one was scaled to none."""
     cluster.kubectl("apply", "-f", str(EXAMPLES / f"{name}.yaml"), what=f"applying {name}")
+    cluster.kubectl("scale", "vlmservice", name, "--replicas=1", what=f"scaling {name}")
 
 
 def delete(cluster: Cluster, name: str) -> None:
