@@ -130,22 +130,48 @@ def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding
     if context.gpu.source == "spec":
         return [_only_a_least(total, need)]
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
-    more = devices
-    while more < 1024 and total.weights_mib * devices / more + (total.reserved_mib or 0) + need >= total.device_mib:
-        more *= 2
     return [
         Finding(
             severity=Severity.ERROR,
             reason="ModelDoesNotFit",
             message=(
-                f"the model does not fit on {devices} device{'s' * (devices > 1)}: {total.sum()} each, "
+                f"the model does not fit on {_counted(devices)}: {total.sum()} each, "
                 f"embedding cache {total.embedding_cache_mib} MiB, image pool {pool_mib:,} MiB and a KV cache of at "
                 f"least {total.kv_mib(1):,} MiB need {total.device_mib - free + need:,} MiB of {total.device_mib:,} MiB; "
-                f"spread it over at least {more} devices (parallelism.tensor) or use a smaller or fp8 model"
+                f"{_what_would_fit(context, total, need)}"
             ),
             path="spec.parallelism.tensor",
         )
     ]
+
+
+MOST_DEVICES = 1024
+
+
+def _what_would_fit(context: Context, total: Budget, need: int) -> str:
+    """The nearest plans that would fit: more devices, and fewer with fp8 weights."""
+    devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
+
+    def least(bytes_each: float) -> int | None:
+        weights = (total.weights_mib or 0) * devices * bytes_each / context.model.bytes_per_parameter
+        room = (total.device_mib or 0) - (total.reserved_mib or 0) - total.embedding_cache_mib - need
+        count = devices
+        while count <= MOST_DEVICES and weights / count > room:
+            count *= 2
+        return count if count <= MOST_DEVICES else None
+
+    as_it_is = least(context.model.bytes_per_parameter)
+    if as_it_is is None:
+        return "no number of such devices is enough: fewer or smaller images, or GPUs with more memory, would fit"
+    said = f"it would fit on {_counted(as_it_is)} (parallelism.tensor: {as_it_is})"
+    one_byte = least(1.0)
+    if context.model.bytes_per_parameter > 1 and one_byte is not None and one_byte < as_it_is:
+        said += f", or on {_counted(one_byte)} with fp8 weights (engine.settings.quantization: fp8)"
+    return said
+
+
+def _counted(devices: int) -> str:
+    return f"{devices} device{'s' * (devices > 1)}"
 
 
 def _only_a_least(total: Budget, need: int) -> Finding:

@@ -252,6 +252,8 @@ def test_a_pool_that_would_take_the_kv_cache_s_room_is_capped_with_the_sum():
     assert f"{pool:,} MiB" in message
     assert "84,1" in message  # 400 images x 191.25 MiB x 1.1
     assert made.memory.kv_cache_mib >= pool
+    fitting = int(message.partition("with workload.concurrency ")[2].split(",")[0])
+    assert not plan(service(workload=images(width=3840, height=2160) | {"concurrency": fitting})).findings
 
 
 def test_a_model_larger_than_the_memory_is_refused_with_the_sum_and_a_plan_that_fits():
@@ -260,7 +262,7 @@ def test_a_model_larger_than_the_memory_is_refused_with_the_sum_and_a_plan_that_
     (error,) = made.errors
     assert error.reason == "ModelDoesNotFit"
     assert "448,227 MiB" in error.message
-    assert "at least 8 devices" in error.message
+    assert "on 8 devices (parallelism.tensor: 8), or on 4 devices with fp8 weights" in error.message
 
 
 @pytest.mark.parametrize(

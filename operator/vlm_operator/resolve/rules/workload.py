@@ -155,7 +155,8 @@ def feature_pool(
     yield Finding(
         severity=Severity.WARNING,
         reason="FeaturePoolCapped",
-        message=f"{message}. Lower workload.concurrency or the image size, or use a GPU with more memory",
+        message=f"{message}. All would fit with workload.concurrency {held // context.spec.workload.images.per_request}, "
+        "with smaller images, or on a GPU with more memory",
         path="spec.workload.images",
     )
 
