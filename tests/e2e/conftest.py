@@ -88,6 +88,10 @@ def world(operator: None) -> Iterator[World]:
 
 
 def remove_namespace() -> None:
+    """Pods first: a namespace with pods is looked at again only after half of their grace period of minutes."""
+    if kube.succeeds("get", "namespace", NAMESPACE):
+        World(NAMESPACE)("delete", "vlms", "--all", "--timeout=30s")
+        World(NAMESPACE)("wait", "--for=delete", "pods", "--all", "--timeout=90s")
     kube.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
     for volume in volumes.VOLUMES:
         kube.kubectl("delete", "pv", f"{volume.claim}-{NAMESPACE}", "--ignore-not-found", "--timeout=30s")
