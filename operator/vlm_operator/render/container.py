@@ -38,6 +38,8 @@ CACHE_ENV = {
 }
 
 STARTUP_PERIOD_SECONDS = 5
+# The runtime ends a start at its budget itself, and says why; kubelet only ends a runtime that is stuck.
+STARTUP_MARGIN_SECONDS = 30
 
 SECURITY: Manifest = {
     "allowPrivilegeEscalation": False,
@@ -62,7 +64,7 @@ def main_container(plan: ServingPlan, service: VLMService) -> Manifest:
         "startupProbe": _probe(
             "/startupz",
             period=STARTUP_PERIOD_SECONDS,
-            failures=math.ceil(plan.runtime.startup_budget_seconds / STARTUP_PERIOD_SECONDS),
+            failures=math.ceil((plan.runtime.startup_budget_seconds + STARTUP_MARGIN_SECONDS) / STARTUP_PERIOD_SECONDS),
         ),
         "readinessProbe": _probe("/readyz", period=5, failures=2),
         "livenessProbe": _probe("/livez", period=10, failures=3),
