@@ -41,6 +41,13 @@ STARTUP_PERIOD_SECONDS = 5
 # The runtime ends a start at its budget itself, and says why; kubelet only ends a runtime that is stuck.
 STARTUP_MARGIN_SECONDS = 30
 
+# The kernel drops a signal for PID 1 that has no handler, and the kubelet sends SIGTERM once: a pod that is deleted while
+# its Python starts would load the engine and keep its GPUs for the whole grace period. Bit 14 of SigCgt is SIGTERM's.
+WAIT_FOR_HANDLER = (
+    "i=0; until grep -Eq '^SigCgt:.*[4-7c-f][0-9a-f]{3}$' /proc/1/status || [ $i -ge 100 ]; "
+    "do i=$((i+1)); sleep 0.1; done"
+)
+
 SECURITY: Manifest = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -68,6 +75,7 @@ def main_container(plan: ServingPlan, service: VLMService) -> Manifest:
         ),
         "readinessProbe": _probe("/readyz", period=5, failures=2),
         "livenessProbe": _probe("/livez", period=10, failures=3),
+        "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", WAIT_FOR_HANDLER]}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": SECURITY,
     }

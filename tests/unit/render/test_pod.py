@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from unit.render.samples import main, plan, pod, service
 
@@ -28,6 +31,28 @@ def test_the_runtime_is_process_one_and_the_engine_is_never_the_command():
     container = main(plan(), service())
     assert container["command"] == ["python3", "/opt/vlmserve/start.py"]
     assert "args" not in container
+
+
+@pytest.mark.parametrize(
+    ("caught", "waits"),
+    [
+        ("0000000000000000", True),
+        ("0000000000000002", True),  # Python before the first line: SIGINT
+        ("0000000000004002", False),
+        ("0000000180014002", False),
+        ("0000000180018002", True),  # SIGCHLD without SIGTERM
+    ],
+)
+def test_a_deleted_pod_gets_its_signal_once_it_can_take_it(tmp_path: Path, caught: str, waits: bool):
+    status = tmp_path / "status"
+    status.write_text(f"SigIgn:\t0000000000004000\nSigCgt:\t{caught}\nCapInh:\t0000000000004000\n")
+    shell, flag, script = main(plan(), service())["lifecycle"]["preStop"]["exec"]["command"]
+    script = (
+        script.replace("/proc/1/status", str(status)).replace("sleep 0.1", "echo waiting").replace("-ge 100", "-ge 3")
+    )
+    said = subprocess.run([shell, flag, script], capture_output=True, text=True, timeout=10, check=True)
+    assert said.stdout == "waiting\n" * (3 if waits else 0)
+    assert said.stderr == ""
 
 
 def test_an_init_container_of_the_operators_image_brings_the_runtime():
