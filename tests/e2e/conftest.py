@@ -16,8 +16,9 @@ from demo import machine
 from demo import services as installing
 from demo.__main__ import LOCAL_IMAGE
 from demo.commands import Cluster, start_log
+from demo.screen import DemoError
 from e2e import services
-from e2e.world import World, eventually
+from e2e.world import OPERATOR_NAMESPACE, World, eventually
 
 from minicluster import build, engine, images, kube, lifecycle, volumes
 from minicluster.errors import ClusterError
@@ -73,7 +74,12 @@ def what_is_missing() -> list[str]:
 def operator(cluster: None) -> None:
     """The chart, installed or upgraded, with its pod ready."""
     start_log()
-    installing.install(Cluster.at(KUBECONFIG), LOCAL_IMAGE, machine.operator_build())
+    try:
+        installing.install(Cluster.at(KUBECONFIG), LOCAL_IMAGE, machine.operator_build())
+    except DemoError as error:
+        system = World(OPERATOR_NAMESPACE)
+        log = system.says("logs", "-l", "app.kubernetes.io/name=vlm-operator", "--tail=20", "--prefix")
+        pytest.fail(f"{error}\n{system.says('get', 'pods')}{log}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -60,19 +60,6 @@ def test_the_schedulers_own_words_are_shown_and_a_node_that_comes_later_is_used(
     assert world.service("waits")["metadata"]["generation"] == 1
 
 
-def test_a_cordoned_node_is_passed_over_until_another_one_comes(world: World, nodes: Callable[[int], None]) -> None:
-    nodes(1)
-    kube.kubectl("cordon", "l40s-0")
-    world.apply("waits", services.l40s())
-    assert "were unschedulable" in world.wait_for("waits", "False", "Unschedulable")
-    assert "l40s-0 is cordoned" in world.condition("waits", "HardwareResolved")[2]
-    nodes(2)
-    world.wait_until_ready("waits", 30)
-    assert world.pod("waits")["spec"]["nodeName"] == "l40s-1"
-    assert world.service("waits")["status"]["plan"]["hardware"]["product"] == "NVIDIA-L40S"
-    assert world.service("waits")["metadata"]["generation"] == 1
-
-
 def test_a_deleted_deployment_comes_back(world: World, nodes: Callable[[int], None]) -> None:
     nodes(1)
     world.apply("stays", services.l40s())

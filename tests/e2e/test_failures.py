@@ -116,6 +116,26 @@ def test_a_pod_that_is_deleted_while_it_loads_is_gone_at_once(
     assert seconds < 10
 
 
+def test_a_pod_that_is_deleted_as_its_container_starts_is_gone_at_once(applied: Served) -> None:
+    """The kernel drops a signal that comes before PID 1 has a handler for it, and the kubelet sends only one."""
+    world, name = applied.world, applied.name
+    world.pause_others(name)
+    seen: set[str] = set()
+    for _ in range(4):
+        starting = eventually(lambda: starting_pod(world, name, seen), "a pod whose container starts", pause=0.02)
+        seen.add(starting)
+        world("delete", "pod", starting, "--timeout=15s")
+
+
+def starting_pod(world: World, name: str, but_not: set[str]) -> str | None:
+    for pod in world.pods(name):
+        found = str(pod["metadata"]["name"])
+        (install,) = pod["status"].get("initContainerStatuses") or [{}]
+        if found not in but_not and "terminated" in install.get("state", {}):
+            return found
+    return None
+
+
 def loading_pod(world: World, name: str, but_not: str) -> str | None:
     for pod in world.pods(name):
         found = str(pod["metadata"]["name"])
