@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
-from vlm_api.base import ApiModel
+from pydantic import BaseModel, ValidationError
 
 # Below these, a value may be a secret, so it is never repeated.
 SENSITIVE = ("spec.engine.env", "spec.engine.args", "spec.engine.settings", "spec.template")
@@ -31,7 +29,7 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-def problems(error: ValidationError, model: type[ApiModel]) -> list[Problem]:
+def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Every error of a validation of ``model``, in the order of the fields."""
     return [_problem(each, model) for each in error.errors(include_url=False)]
 
@@ -51,7 +49,7 @@ def nearest(word: str, known: Sequence[str], likeness: float = 0.6) -> str | Non
     return by_lower[near[0]] if near else None
 
 
-def _problem(error: Any, model: type[ApiModel]) -> Problem:
+def _problem(error: Any, model: type[BaseModel]) -> Problem:
     location, context = error["loc"], error.get("ctx", {})
     path = field_path(location)
     if error["type"] == "rule" and context.get("field"):
@@ -59,7 +57,7 @@ def _problem(error: Any, model: type[ApiModel]) -> Problem:
     return Problem(path, _message(error, path, model))
 
 
-def _message(error: Any, path: str, model: type[ApiModel]) -> str:
+def _message(error: Any, path: str, model: type[BaseModel]) -> str:
     kind, value, location, context = error["type"], error["input"], error["loc"], error.get("ctx", {})
     if kind in ("rule", "duplicate"):
         return str(error["msg"])
@@ -120,19 +118,19 @@ def _quoting(value: Any, allowed: Sequence[str]) -> str:
     return ""
 
 
-def _field_names(model: type[ApiModel], location: Sequence[int | str]) -> list[str]:
+def _field_names(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
     """The fields that the type at a location knows, as they stand in a manifest."""
-    here: type[ApiModel] | None = model
+    here: type[BaseModel] | None = model
     for part in location:
         if here is None or isinstance(part, int):
             continue
-        field = next((f for f in here.model_fields.values() if f.alias == part), None)
+        field = next((f for name, f in here.model_fields.items() if (f.alias or name) == part), None)
         here = _model_in(field.annotation) if field else None
     return [field.alias or name for name, field in here.model_fields.items()] if here else []
 
 
-def _model_in(annotation: Any) -> type[ApiModel] | None:
-    """The type of ours inside ``X | None``, ``list[X]`` or ``Annotated[X, ...]``."""
-    if isinstance(annotation, type) and issubclass(annotation, ApiModel):
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside ``X | None``, ``list[X]`` or ``Annotated[X, ...]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in typing.get_args(annotation) if (found := _model_in(part))), None)

@@ -41,3 +41,14 @@ FAILURES: Final[dict[str, str]] = {
     "EngineExited": "The engine ended without being asked to.",
     "BadPlan": "The runtime could not read its plan. Look at the ConfigMap that the pod mounts.",
 }
+
+# Why a model's files could not be read before it is served: reason -> what happened. The service is made all the same.
+UNREAD: Final[dict[str, str]] = {
+    "ModelNotFound": "There is no such model, revision or folder, or it has no config.json.",
+    "ModelAccessDenied": "The hub shows the model to nobody without the right token.",
+    "ModelUnreadable": "The model's config.json is not what it should be.",
+    "HubUnreachable": "The hub did not answer.",
+    "InspectUnschedulable": "The scheduler found no node for the pod that reads the model's files.",
+    "InspectTimedOut": "The pod that reads the model's files did not end in time.",
+    "InspectFailed": "The pod that reads the model's files could not be made, could not start, or ended without an answer.",
+}

@@ -28,7 +28,7 @@ class Phase(str, Enum):
 class Failure(ApiModel):
     """Why the engine's container ended: the JSON in its termination message."""
 
-    reason: Annotated[str, Field(max_length=64)]
+    reason: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
     """A CamelCase word for scripts; the constants are in vlm_api.reasons."""
     message: Annotated[str, Field(max_length=2048)]
     """What happened and what to do about it."""
@@ -73,6 +73,17 @@ class EffectiveSetting(ApiModel):
     """True: both are the same."""
 
 
+class SeenImages(ApiModel):
+    """The images of the last time, as the engine's plugin counted them. No image and no hash of one is kept or sent."""
+
+    received: int
+    """Images in requests; the runtime's own first image is not among them."""
+    repeated: int
+    """Those of them whose content, or whose URL, had come before within about the hour before them."""
+    window_seconds: int
+    """How many seconds these are: at most an hour, less after a start."""
+
+
 class Report(ApiModel):
     """What a pod's runtime knows, asked by the operator and by ``kubectl vlm``."""
 
@@ -98,5 +109,7 @@ class Report(ApiModel):
     """What NVML says."""
     settings: list[EffectiveSetting] = []
     """Planned against effective; empty while the engine has not been asked."""
+    images: SeenImages | None = None
+    """Null where the engine does not count them: before its first answer, without metrics, in old versions."""
     failure: Failure | None = None
     """Set when the engine has failed."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from vlm_api.base import ApiModel, Json, Rule, UniqueBy
+from vlm_api.model import Inspection
 from vlm_api.names import KIND
 from vlm_api.plan import Finding, PlanEngine, PlanHardware, PlanMemory, PlanResources, Setting
 from vlm_api.spec import VLMServiceSpec
@@ -113,6 +114,8 @@ class VLMServiceStatus(ApiModel):
     """Where clients inside the cluster reach the OpenAI-compatible API."""
     plan: PlanStatus | None = None
     """The plan in force."""
+    model: Inspection | None = None
+    """What the operator read from the model's own files, where neither the spec nor its table of models says enough."""
     startup: Startup | None = None
     """How far the slowest pod is, while one starts."""
     effective: Effective | None = None

@@ -13,6 +13,8 @@ from datetime import datetime, timezone
 
 from vlm_operator.controller.app import App, LeaseLost, Options
 from vlm_operator.controller.watch import WatchFailed
+from vlm_operator.errors import InvalidInput
+from vlm_operator.families import families
 from vlm_operator.kube.client import ApiError
 
 
@@ -25,8 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "vlm-operator: give --runtime-image, or set VLM_OPERATOR_IMAGE to the operator's own image", file=sys.stderr
         )
         return 2
+    try:
+        known = families(chosen.profiles)
+    except InvalidInput as error:
+        print(f"vlm-operator: {error}", file=sys.stderr)
+        return 2
     options = Options(
         runtime_image=chosen.runtime_image,
+        families=known,
         namespaces=chosen.namespace or _namespaces_of_environment(),
         metrics_address=chosen.metrics_address,
         leader_election=chosen.leader_election,
@@ -62,6 +70,13 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("VLM_OPERATOR_IMAGE", ""),
         metavar="IMAGE",
         help="the image that brings the runtime into the engine's pods (default: VLM_OPERATOR_IMAGE)",
+    )
+    parser.add_argument(
+        "--profiles",
+        default=os.environ.get("VLM_OPERATOR_PROFILES", ""),
+        metavar="FOLDER",
+        help="YAML files of model families with measured sets of values, beside those that are shipped "
+        "(default: VLM_OPERATOR_PROFILES)",
     )
     parser.add_argument(
         "--metrics-address",

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,9 +33,9 @@ from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.architectures import architecture
-from vlm_operator.facts.models import model_facts
+from vlm_operator.facts.models import READABLE, model_facts
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
-from vlm_operator.profiles import Family, family_of
+from vlm_operator.profiles import Family, family_of, shipped
 from vlm_operator.resolve.budget import Budget, budget, fit_findings
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
@@ -72,16 +72,27 @@ class StoredPlan:
     pod_template: dict[str, Any]
 
 
-def make_plan(service: VLMService, cluster: Cluster, *, runtime_image: str) -> ServingPlan:
+def make_plan(
+    service: VLMService,
+    cluster: Cluster,
+    *,
+    runtime_image: str,
+    inspected: ModelFacts | Finding | None = None,
+    families: Sequence[Family] | None = None,
+) -> ServingPlan:
     """Decides everything for one service. The plan has no hash and no manifests yet.
+
+    ``inspected`` is what the model's own files say, or the finding that tells why they could not be read; ``families``
+    are the measured sets, by default those that are shipped.
 
     Raises InvalidInput for a spec that is wrong whatever the cluster looks like.
     """
     spec = service.spec
     engine, image, engine_findings = select_engine(spec.engine)
     choices = user_choices(spec, engine)
-    model = model_facts(spec.model)
-    family = family_of(model.architecture)
+    read = inspected if isinstance(inspected, ModelFacts) else None
+    model = model_facts(spec.model, read)
+    family = family_of(model.architecture, shipped() if families is None else families)
     cuda = spec.hardware.device is Device.CUDA
     choice = _hardware(spec, cluster, model, family) if cuda else Choice(None, source="spec")
     gpu = choice.chosen.gpu if choice.chosen is not None else choice.wished
@@ -101,7 +112,8 @@ def make_plan(service: VLMService, cluster: Cluster, *, runtime_image: str) -> S
     findings = [
         *engine_findings,
         *choice.findings,
-        *_model_findings(context),
+        *([inspected] if isinstance(inspected, Finding) else []),
+        *_model_findings(context, read),
         *_driver_findings(image, gpu),
         *findings,
         *fit_findings(context, total, pool),
@@ -133,9 +145,11 @@ def seal(plan: ServingPlan, service: VLMService) -> StoredPlan:
     return StoredPlan(plan.model_copy(update={"hash": render.plan_hash(plan, template)}), template)
 
 
-def plan_with_manifests(service: VLMService, cluster: Cluster, *, runtime_image: str) -> ServingPlan:
+def plan_with_manifests(
+    service: VLMService, cluster: Cluster, *, runtime_image: str, families: Sequence[Family] | None = None
+) -> ServingPlan:
     """The whole plan, as it is printed: with its hash and every object that would be applied; none after an Error."""
-    plan = make_plan(service, cluster, runtime_image=runtime_image)
+    plan = make_plan(service, cluster, runtime_image=runtime_image, families=families)
     if plan.errors:
         return plan
     stored = seal(plan, service)
@@ -143,30 +157,12 @@ def plan_with_manifests(service: VLMService, cluster: Cluster, *, runtime_image:
     return stored.plan.model_copy(update={"manifests": objects})
 
 
-def choose(
-    service: VLMService,
-    cluster: Cluster,
-    *,
-    runtime_image: str,
-    previous: StoredPlan | None,
-    previous_scheduled: bool,
-    mismatch: bool,
-) -> StoredPlan:
-    """The plan in force: the previous one while the spec says the same, its pods have a node and found what was planned.
+def stays(previous: StoredPlan, spec: VLMServiceSpec, *, scheduled: bool, mismatch: bool) -> bool:
+    """Whether the plan in force does: while the spec says the same, its pods have a node and found what was planned.
 
     So neither an upgrade of the operator nor a label that flips replaces a pod that serves.
-    Raises InvalidInput as ``make_plan`` does.
     """
-    sticky = (
-        previous is not None
-        and previous.plan.spec_digest == spec_digest(service.spec)
-        and previous_scheduled
-        and not mismatch
-    )
-    if sticky:
-        assert previous is not None
-        return previous
-    return seal(make_plan(service, cluster, runtime_image=runtime_image), service)
+    return previous.plan.spec_digest == spec_digest(spec) and scheduled and not mismatch
 
 
 def spec_digest(spec: VLMServiceSpec) -> str:
@@ -199,15 +195,26 @@ def _image(spec: VLMServiceSpec, family: Family | None) -> memory.Image | None:
         ) from error
 
 
-def _model_findings(context: Context) -> list[Finding]:
+def _model_findings(context: Context, read: ModelFacts | None) -> list[Finding]:
     spec, findings = context.spec, []
     if context.model.architecture is None:
+        unread = "" if spec.model.uri.startswith(READABLE) else " (files inside images are not read beforehand)"
         findings.append(
             Finding(
                 severity=Severity.INFO,
                 reason="ModelUnknown",
-                message=f"nothing is known of {spec.model.uri}, so no profile of a model family applies; "
+                message=f"nothing is known of {spec.model.uri}{unread}, so no profile of a model family applies; "
                 "say spec.model.architecture and parametersBillion (both stand in the model's config.json and card)",
+                path="spec.model.architecture",
+            )
+        )
+    elif spec.model.architecture and read is not None and read.architecture not in (None, spec.model.architecture):
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                reason="ArchitectureDiffers",
+                message=f"spec.model.architecture is {spec.model.architecture}, which the plan follows, but the model's "
+                f"config.json says {read.architecture}, which the engine follows: correct it, or leave it out",
                 path="spec.model.architecture",
             )
         )

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from vlm_api.names import LABEL_SERVICE
+from vlm_api.names import LABEL_COMPONENT, LABEL_SERVICE
 from vlm_operator.cli.documents import Document
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.inputs import ClusterObjects
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, configure, context_namespace
+from vlm_operator.render.names import ENGINE
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,11 @@ class Connection:
         return found
 
     def pods(self, name: str) -> list[Document]:
-        """The pods of a VLMService, by name. Raises ClusterError."""
+        """The engine's pods of a VLMService, by name. Raises ClusterError."""
         with _asking():
-            found = self.client.list(kinds.POD, self.namespace, labels=f"{LABEL_SERVICE}={name}")
+            found = self.client.list(
+                kinds.POD, self.namespace, labels=f"{LABEL_SERVICE}={name},{LABEL_COMPONENT}={ENGINE}"
+            )
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def _running_pods(self) -> list[Document]:

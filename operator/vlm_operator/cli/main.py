@@ -78,6 +78,9 @@ def parser() -> argparse.ArgumentParser:
     plan.add_argument(
         "--runtime-image", metavar="IMAGE", help="the operator's image, as installed in the cluster; part of the plan"
     )
+    plan.add_argument(
+        "--profiles", metavar="FOLDER", help="YAML files of model families, as in the chart's value `profiles`"
+    )
 
     explain = commands.add_parser(
         "explain",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -16,12 +17,18 @@ from vlm_operator.cli.inputs import ClusterObjects, read_nodes, read_services
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.nodes import node_facts
 from vlm_operator.facts.usage import in_use
+from vlm_operator.families import families
 from vlm_operator.planning import Cluster, plan_with_manifests
+from vlm_operator.profiles import Family
 
 
 def plan(options: argparse.Namespace) -> int:
     """Plans every VLMService in the files. Exit code 1 when one of them cannot be run."""
     services = read_services(options.filename, options.namespace)
+    try:
+        own = families(options.profiles)
+    except InvalidInput as error:
+        raise InvalidInputs([str(error)]) from error
     if options.nodes is not None:
         objects = read_nodes(options.nodes)
     else:
@@ -31,7 +38,7 @@ def plan(options: argparse.Namespace) -> int:
         services = [_in_namespace(service, connection.namespace) for service in services]
         objects = connection.objects()
     image = options.runtime_image or f"vlm-operator:{version('vlm-operator')}"
-    plans = _plans(services, objects, image)
+    plans = _plans(services, objects, image, own)
     _print(options.output, services, plans)
     return 1 if any(p.errors for p in plans) else 0
 
@@ -53,12 +60,15 @@ def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
     )
 
 
-def _plans(services: list[VLMService], objects: ClusterObjects, runtime_image: str) -> list[ServingPlan]:
+def _plans(
+    services: list[VLMService], objects: ClusterObjects, runtime_image: str, own: Sequence[Family]
+) -> list[ServingPlan]:
     """The plans, in the services' order. Raises InvalidInputs with what is wrong in any of them."""
     plans, lines = [], []
     for service in services:
         try:
-            plans.append(plan_with_manifests(service, cluster_of(service, objects), runtime_image=runtime_image))
+            cluster = cluster_of(service, objects)
+            plans.append(plan_with_manifests(service, cluster, runtime_image=runtime_image, families=own))
         except InvalidInput as error:
             lines.append(f"{service.name}: {error}" if len(services) > 1 else str(error))
     if lines:

@@ -10,12 +10,13 @@ import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from vlm_api.names import GROUP, KIND, PLURAL
 from vlm_operator.controller import watch
 from vlm_operator.controller.health import Health, serve
+from vlm_operator.controller.inspecting import Inspector
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.metrics import Metrics
 from vlm_operator.controller.queue import WorkQueue
@@ -28,6 +29,7 @@ from vlm_operator.kube.client import ApiError, Client, configure
 from vlm_operator.kube.events import Recorder
 from vlm_operator.kube.lease import RENEW_DEADLINE_SECONDS, RETRY_SECONDS, LeaseLock
 from vlm_operator.kube.status import StatusWriter
+from vlm_operator.profiles import Family, shipped
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class Options:
     runtime_image: str
     namespaces: Sequence[str] = ()
     """Namespaces to serve; empty: all."""
+    families: Sequence[Family] = field(default_factory=shipped)
+    """Model families with their measured sets of values."""
     metrics_address: str = ":8080"
     leader_election: bool = True
     own_namespace: str = "default"
@@ -137,7 +141,9 @@ class App:
             status=StatusWriter(client),
             inventory=inventory,
             usage=Usage(client, self._options.namespaces),
+            inspector=Inspector(client, self._options.runtime_image),
             runtime_image=self._options.runtime_image,
+            families=self._options.families,
             reports=Reports(),
         )
         registry = await asyncio.to_thread(watch.handlers, queue, inventory, services, client.serves)

@@ -46,6 +46,7 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         url=f"http://{service.name}.{service.namespace}.svc:{ENGINE_PORT}/v1",
         # Without a plan of the present spec, the one before is still what the pods run.
         plan=_plan(seen.plan) or (previous.plan if previous else None),
+        model=seen.inspection if seen.inspection and seen.inspection.digest else None,
         startup=_startup(seen),
         effective=_effective(seen),
     )
@@ -62,10 +63,14 @@ def told(previous: VLMServiceStatus | None, status: VLMServiceStatus) -> Iterato
     if now is not None and (was is None or (was.status, was.reason) != (now.status, now.reason)):
         calm = now.status is ConditionStatus.TRUE or now.reason in (
             reasons.STARTING,
+            reasons.INSPECTING,
             reasons.SUSPENDED,
             reasons.SCALED_TO_ZERO,
         )
         yield "Normal" if calm else "Warning", now.reason, now.message
+    unread = status.model.failure if status.model else None
+    if unread is not None and (previous is None or previous.model != status.model):
+        yield "Warning", unread.reason, unread.message
     drift = _find(status, Conditions.HARDWARE_DRIFT)
     drifted = _find(previous, Conditions.HARDWARE_DRIFT)
     if (

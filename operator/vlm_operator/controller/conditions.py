@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 def hardware_resolved(seen: Observed) -> Verdict:
     """Whether the plan was made for hardware that the cluster has."""
     if seen.plan is None:
-        return _unplanned()
+        return _unplanned(seen)
     if error := _error(seen.plan, "spec.hardware"):
         return Verdict(FALSE, error.reason, error.message)
     hardware = seen.plan.hardware
@@ -63,7 +63,7 @@ def overrides_resolved(seen: Observed) -> Verdict:
     if seen.invalid is not None:
         return Verdict(FALSE, reasons.INVALID_SPEC, str(seen.invalid))
     if seen.plan is None:
-        return _unplanned()
+        return _unplanned(seen)
     if error := _error(seen.plan, "spec.engine"):
         return Verdict(FALSE, error.reason, error.message)
     applied = [s for s in seen.plan.settings if s.applied]
@@ -76,7 +76,7 @@ def overrides_resolved(seen: Observed) -> Verdict:
 def resource_fit(seen: Observed) -> Verdict:
     """Whether the model and its traffic fit into what is there."""
     if seen.plan is None:
-        return _unplanned()
+        return _unplanned(seen)
     errors = [f for f in seen.plan.errors if not (f.path or "").startswith(("spec.hardware", "spec.engine"))]
     if errors:
         return Verdict(FALSE, errors[0].reason, errors[0].message)
@@ -115,6 +115,8 @@ def available(service: VLMService, seen: Observed) -> Verdict:
 def progressing(service: VLMService, seen: Observed) -> Verdict:
     """Whether pods are being started or replaced, and what stands in the way."""
     numbers = seen.replicas
+    if seen.inspecting is not None:
+        return Verdict(TRUE, reasons.INSPECTING, f"{seen.inspecting}; the plan is made with what it finds")
     if seen.plan is None or seen.plan.errors or seen.problem is not None:
         return Verdict(FALSE, reasons.NOT_STARTED, "nothing is being changed; see Ready for the reason")
     if obstacle := obstacle_of(seen):
@@ -150,9 +152,13 @@ def model_ready(seen: Observed) -> Verdict:
         return Verdict(TRUE, reasons.MODEL_LOADED, "an engine has loaded the model")
     if any(r.phase in _LOADED for r in seen.reports.values()):
         return Verdict(TRUE, reasons.MODEL_LOADED, "an engine has loaded the model")
+    if seen.inspecting is not None:
+        return Verdict(UNKNOWN, reasons.INSPECTING, seen.inspecting)
     for pod in _present(seen):
         if pod.failure is not None and pod.failure.reason in _MODEL_FAILURES:
             return Verdict(FALSE, pod.failure.reason, pod.failure.message)
+    if seen.inspection is not None and seen.inspection.failure is not None:
+        return Verdict(FALSE, seen.inspection.failure.reason, seen.inspection.failure.message)
     return Verdict(UNKNOWN, reasons.MODEL_NOT_LOADED_YET, "no engine has loaded the model yet")
 
 
@@ -210,6 +216,8 @@ def ready(service: VLMService, seen: Observed, others: dict[str, Verdict]) -> Ve
         return Verdict(TRUE, reasons.SERVING, others["Available"].message)
     if service.spec.suspend or others["Available"].reason == reasons.SCALED_TO_ZERO:
         return Verdict(FALSE, others["Available"].reason, others["Available"].message)
+    if seen.inspecting is not None:
+        return Verdict(FALSE, reasons.INSPECTING, others["Progressing"].message)
     if obstacle := obstacle_of(seen):
         return Verdict(FALSE, *obstacle)
     return Verdict(FALSE, reasons.STARTING, others["Progressing"].message)
@@ -225,5 +233,7 @@ def _error(plan: ServingPlan, path: str) -> Finding | None:
     return next((f for f in plan.errors if (f.path or "").startswith(path)), None)
 
 
-def _unplanned() -> Verdict:
+def _unplanned(seen: Observed) -> Verdict:
+    if seen.inspecting is not None:
+        return Verdict(UNKNOWN, reasons.INSPECTING, f"no plan yet: {seen.inspecting}")
     return Verdict(UNKNOWN, reasons.INVALID_SPEC, "no plan was made; see OverridesResolved")

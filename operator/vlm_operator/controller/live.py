@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from vlm_api.model import Inspection
 from vlm_api.names import LABEL_PLAN, LABEL_SERVICE, PLAN_KEY, POD_TEMPLATE_KEY
 from vlm_api.plan import ServingPlan
 from vlm_api.spec import ModelSpec, VLMServiceSpec
@@ -35,6 +36,15 @@ def parse_status(raw: Mapping[str, Any]) -> VLMServiceStatus | None:
     """The status as another version of the operator may have written it; None where nothing can be made of it."""
     try:
         return VLMServiceStatus.model_validate(raw["status"], extra="ignore") if raw.get("status") else None
+    except ValidationError:
+        return None
+
+
+def recorded_inspection(raw: Mapping[str, Any]) -> Inspection | None:
+    """What the status says that was read from the model's files."""
+    try:
+        found = (raw.get("status") or {}).get("model")
+        return Inspection.model_validate(found, extra="ignore") if found else None
     except ValidationError:
         return None
 

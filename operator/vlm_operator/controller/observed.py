@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from vlm_api.model import Inspection
 from vlm_api.plan import ServingPlan
 from vlm_api.report import Report
 from vlm_operator.controller.pods import PodView
@@ -40,7 +41,11 @@ class Observed:
     """Everything that a status is concluded from."""
 
     plan: ServingPlan | None = None
-    """The plan in force, or the refused one; None where the spec is invalid."""
+    """The plan in force, or the refused one; None where the spec is invalid, or while the first plan waits for facts."""
+    inspecting: str | None = None
+    """What is waited for, while a Job reads the model's files for a new plan."""
+    inspection: Inspection | None = None
+    """What was read from the model's files."""
     invalid: InvalidInput | None = None
     problem: Problem | None = None
     replicas: Replicas = Replicas()

@@ -16,7 +16,7 @@ from vlm_operator.controller import reasons
 from vlm_operator.render.workload import LWS_WORKER_INDEX
 
 # Why a container cannot start, as the kubelet says it. CrashLoopBackOff only repeats what the last end says better.
-_CANNOT_START: Final = frozenset(
+CANNOT_START: Final = frozenset(
     {
         "CreateContainerConfigError",
         "CreateContainerError",
@@ -91,7 +91,7 @@ def _failure(name: str, status: Mapping[str, Any], main: Mapping[str, Any]) -> F
     install = _container(status.get("initContainerStatuses"), INSTALL_CONTAINER)
     for container, status_of in ((INSTALL_CONTAINER, install), (MAIN_CONTAINER, main)):
         waiting = (status_of.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in _CANNOT_START:
+        if waiting.get("reason") in CANNOT_START:
             said = waiting.get("message") or waiting["reason"]
             return Failure(reason=str(waiting["reason"]), message=f"pod {name}, container {container}: {said}"[:2048])
     if ended := _ended(install):

@@ -1,7 +1,8 @@
 """Every reason that a condition or an Event of a VLMService can carry, with one sentence each.
 
-Beside these, a refused plan's finding (see the findings in ``status.plan``) and a failed container
-(``vlm_api.reasons.FAILURES``) lend their own reason to the condition that tells of them.
+Beside these, a refused plan's finding (see the findings in ``status.plan``), a failed container and a model whose
+files could not be read (``FAILURES`` and ``UNREAD`` of ``vlm_api.reasons``) lend their own reason to the
+condition that tells of them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ RESOLVED: Final = "Resolved"
 # ResourceFit
 FITS: Final = "Fits"
 NOT_CHECKED: Final = "NotChecked"
-# ModelReady
+# ModelReady, and all that waits for the model's facts
+INSPECTING: Final = "Inspecting"
 MODEL_LOADED: Final = "ModelLoaded"
 MODEL_NOT_LOADED_YET: Final = "ModelNotLoadedYet"
 # OverridesEffective
@@ -78,6 +80,7 @@ SENTENCES: Final[dict[str, str]] = {
     RESOLVED: "Every setting is known to the engine's version and free of contradiction.",
     FITS: "Weights, images and cache fit into the memory that is there.",
     NOT_CHECKED: "The memory was not checked, because a size is unknown.",
+    INSPECTING: "A short Job reads the model's config.json before the plan is made.",
     MODEL_LOADED: "An engine has loaded the model.",
     MODEL_NOT_LOADED_YET: "No engine has loaded the model yet.",
     IN_FORCE: "The running engine uses every planned setting.",

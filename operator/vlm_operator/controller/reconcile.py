@@ -8,14 +8,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Final
 
-from vlm_api.names import LABEL_PLAN, LABEL_SERVICE
-from vlm_api.plan import ServingPlan
+from vlm_api.model import Inspection
+from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN, LABEL_SERVICE
 from vlm_api.status import Condition, VLMService, VLMServiceStatus
 from vlm_operator import render
 from vlm_operator.controller import reasons
 from vlm_operator.controller.conclude import conclude, told
+from vlm_operator.controller.inspecting import Inspector, Waiting, inspected
 from vlm_operator.controller.inventory import Inventory
-from vlm_operator.controller.live import parse, parse_status, previous_plan, unreadable, workload_of
+from vlm_operator.controller.live import (
+    parse,
+    parse_status,
+    previous_plan,
+    recorded_inspection,
+    unreadable,
+    workload_of,
+)
 from vlm_operator.controller.observed import Observed, Problem, replicas
 from vlm_operator.controller.pods import PodView, view
 from vlm_operator.controller.queue import Key
@@ -28,7 +36,9 @@ from vlm_operator.kube.client import ApiError, Client, Json
 from vlm_operator.kube.events import Recorder
 from vlm_operator.kube.ownership import is_owned, owner_reference
 from vlm_operator.kube.status import StatusWriter
-from vlm_operator.planning import Cluster, choose
+from vlm_operator.planning import Cluster, StoredPlan, make_plan, seal, stays
+from vlm_operator.profiles import Family
+from vlm_operator.render.names import INSPECT
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +46,8 @@ log = logging.getLogger(__name__)
 RESYNC_SECONDS: Final = 600.0
 # A kind that the cluster lacks may be installed at any time, without an event.
 MISSING_KIND_SECONDS: Final = 30.0
+# A Job that ends wakes us; one that never starts does not.
+INSPECTING_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,14 @@ class Outcome:
 
     again_after_seconds: float | None
     conditions: Sequence[Condition] = ()
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The pods of one service: its engines', and those that read its model's files."""
+
+    engines: list[PodView]
+    inspecting: list[Json]
 
 
 @dataclass
@@ -56,7 +76,9 @@ class Reconciler:
     status: StatusWriter
     inventory: Inventory
     usage: Usage
+    inspector: Inspector
     runtime_image: str
+    families: Sequence[Family]
     reports: Reports
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
@@ -70,53 +92,80 @@ class Reconciler:
             service = parse(raw)
             seen = self._make_so(service, raw, owned, pods)
         except InvalidInput as error:
-            service, seen = unreadable(raw), Observed(invalid=error, replicas=replicas(workload_of(owned)))
-        labels = {p.node: found for p in pods if p.node and (found := self.inventory.labels(p.node)) is not None}
-        seen = replace(seen, pods=pods, reports=self.reports.of(key, pods), node_labels=labels)
+            service = unreadable(raw)
+            seen = Observed(invalid=error, inspection=recorded_inspection(raw), replicas=replicas(workload_of(owned)))
+        engines = pods.engines
+        labels = {p.node: found for p in engines if p.node and (found := self.inventory.labels(p.node)) is not None}
+        seen = replace(seen, pods=engines, reports=self.reports.of(key, engines), node_labels=labels)
         status = self._report(service, raw, seen)
-        starting = any(p.running and not p.ready and not p.deleting for p in pods)
+        starting = any(p.running and not p.ready and not p.deleting for p in engines)
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
+        if seen.inspecting is not None:
+            again = INSPECTING_SECONDS
         if seen.problem is not None or (seen.plan is not None and seen.plan.errors):
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status.conditions)
 
-    def _make_so(self, service: VLMService, raw: Json, owned: list[Json], pods: list[PodView]) -> Observed:
-        """Plans and applies. Raises InvalidInput as ``choose`` does."""
-        plan, template = self._choose(service, owned, pods)
-        if plan.errors:
-            return Observed(plan=plan, replicas=replicas(workload_of(owned)))
-        manifests = render.objects(plan, template, service, owner_reference(raw))
+    def _make_so(self, service: VLMService, raw: Json, owned: list[Json], pods: Pods) -> Observed:
+        """Plans and applies. Raises InvalidInput as ``make_plan`` does."""
+        stored, seen = self._choose(service, raw, owned, pods)
+        if stored is None or stored.plan.errors:
+            return replace(seen, replicas=replicas(workload_of(owned)))
+        manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw))
         try:
             done = self.applier.apply(manifests, owned, raw["metadata"]["uid"])
             if not done.taken:
-                self.applier.remove(self._unwanted(manifests, owned, raw, pods), done)
+                self.applier.remove(self._unwanted(manifests, owned, raw, pods.engines), done)
         except ApiError as error:
             if not error.refused:
                 raise
             problem = Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
-            return Observed(plan=plan, problem=problem, replicas=replicas(workload_of(owned)))
+            return replace(seen, problem=problem, replicas=replicas(workload_of(owned)))
         self._tell_done(raw, done)
         if done.created or done.changed or done.deleted:
             owned = list(self._owned(raw))
-        return Observed(plan=plan, problem=_problem(done), replicas=replicas(workload_of(owned, manifests)))
+        return replace(seen, problem=_problem(done), replicas=replicas(workload_of(owned, manifests)))
 
-    def _choose(self, service: VLMService, owned: list[Json], pods: list[PodView]) -> tuple[ServingPlan, Json]:
-        previous = previous_plan(owned)
-        theirs = [p for p in pods if previous is not None and p.plan_hash == previous.plan.hash]
+    def _choose(
+        self, service: VLMService, raw: Json, owned: list[Json], pods: Pods
+    ) -> tuple[StoredPlan | None, Observed]:
+        """The plan in force, the new one, or none while the model's files are read; and what the status says of it."""
+        previous, recorded, jobs = previous_plan(owned), recorded_inspection(raw), self._jobs(raw)
+        if previous is not None:
+            theirs = [p for p in pods.engines if p.plan_hash == previous.plan.hash]
+            scheduled = any(p.node and not p.deleting for p in theirs)
+            if stays(previous, service.spec, scheduled=scheduled, mismatch=any(p.mismatch for p in theirs)):
+                self.inspector.tidy(jobs)
+                return previous, Observed(plan=previous.plan, inspection=recorded)
+        found: Inspection | Waiting | None = self.inspector.known(service, recorded)
+        if found is not None:
+            self.inspector.tidy(jobs)
+        else:
+            # What is wrong whatever the files say is said at once.
+            draft = self._plan(service, Inspection())
+            if draft.plan.errors:
+                return draft, Observed(plan=draft.plan)
+            found = self.inspector.look(service, raw, jobs, pods.inspecting, self.now())
+        if isinstance(found, Waiting):
+            in_force = previous.plan if previous is not None else None
+            return None, Observed(plan=in_force, inspecting=found.message)
+        stored = self._plan(service, found)
+        return stored, Observed(plan=stored.plan, inspection=found)
+
+    def _plan(self, service: VLMService, found: Inspection) -> StoredPlan:
         cluster = Cluster(
             nodes=self.inventory.facts(service.spec.hardware.resource_name),
             in_use=self.usage.of(service.spec.hardware.resource_name, service.namespace, service.name),
             has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
         )
-        stored = choose(
+        plan = make_plan(
             service,
             cluster,
             runtime_image=self.runtime_image,
-            previous=previous,
-            previous_scheduled=any(p.node and not p.deleting for p in theirs),
-            mismatch=any(p.mismatch for p in theirs),
+            inspected=inspected(service, found),
+            families=self.families,
         )
-        return stored.plan, stored.pod_template
+        return seal(plan, service)
 
     def _owned(self, raw: Json) -> Iterator[Json]:
         """Live objects of the service, of every kind that the cluster has."""
@@ -126,9 +175,15 @@ class Reconciler:
                 found = self.client.list(kind, metadata["namespace"], labels=f"{LABEL_SERVICE}={metadata['name']}")
                 yield from (o for o in found if is_owned(o, metadata["uid"]))
 
-    def _pods(self, key: Key) -> list[PodView]:
+    def _jobs(self, raw: Json) -> list[Json]:
+        metadata = raw["metadata"]
+        found = self.client.list(kinds.JOB, metadata["namespace"], labels=f"{LABEL_SERVICE}={metadata['name']}")
+        return [j for j in found if is_owned(j, metadata["uid"])]
+
+    def _pods(self, key: Key) -> Pods:
         found = self.client.list(kinds.POD, key.namespace, labels=f"{LABEL_SERVICE}={key.name}")
-        return [view(p) for p in found]
+        inspecting = [p for p in found if p["metadata"]["labels"].get(LABEL_COMPONENT) == INSPECT]
+        return Pods([view(p) for p in found if p not in inspecting], inspecting)
 
     def _unwanted(self, manifests: list[Json], owned: list[Json], raw: Json, pods: list[PodView]) -> list[Json]:
         """Objects of ours that nothing asks for: not the spec, and for plans and claims no pod and no older revision."""

@@ -118,7 +118,11 @@ class Release:
 def _word(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return json.dumps(value, separators=(",", ":"), sort_keys=True) if isinstance(value, dict | list | bool) else str(value)
+    return (
+        json.dumps(value, separators=(",", ":"), sort_keys=True)
+        if isinstance(value, dict | list | bool)
+        else str(value)
+    )
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""What is known of a model before its files are read: what the spec says, then a table of well-known hub ids."""
+"""What is known of a model: what the spec says, a table of well-known hub ids, then what its own files say."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -15,18 +15,47 @@ from vlm_operator.facts.types import ModelFacts
 _HUB: Final = "hf://"
 _EVIDENCE: Final = "config.json of {id}, in the operator's table of models"
 
+# Where files can be read before the model is served. What is in an image is there once a node has pulled all of it.
+READABLE: Final = (_HUB, "pvc://")
+# What a plan would miss: the family, and the sizes of weights and KV cache.
+_NEEDED: Final = ("architecture", "parameters", "layers", "kv_heads", "head_size")
 
-def model_facts(spec: ModelSpec) -> ModelFacts:
-    """The facts about ``spec``'s model. ``architecture`` and ``parametersBillion`` of the spec win over the table; an
-    architecture that differs from the table's sets the whole row aside, since the files are then not those known."""
+
+def model_facts(spec: ModelSpec, read: ModelFacts | None = None) -> ModelFacts:
+    """The facts about ``spec``'s model.
+
+    ``architecture`` and ``parametersBillion`` of the spec win over the table; an architecture that differs from the
+    table's sets the whole row aside, since the files are then not those known. ``read`` is what the model's own files
+    say: it fills in what is left.
+    """
     known = (
         _table().get(spec.uri.removeprefix(_HUB).lower(), ModelFacts()) if spec.uri.startswith(_HUB) else ModelFacts()
     )
     if spec.architecture is not None and spec.architecture != known.architecture:
         known = ModelFacts(architecture=spec.architecture, bytes_per_parameter=known.bytes_per_parameter)
+    if read is not None:
+        known = _filled(known, read)
     if spec.parameters_billion is None:
         return known
     return replace(known, parameters=spec.parameters_billion * 1e9)
+
+
+def worth_reading(spec: ModelSpec) -> bool:
+    """Whether the model's own files would say what nothing else does, and can be read.
+
+    Who says ``architecture`` and ``parametersBillion`` has said what a plan cannot do without: then nothing is read.
+    """
+    if spec.architecture is not None and spec.parameters_billion is not None:
+        return False
+    known = model_facts(spec)
+    return spec.uri.startswith(READABLE) and any(getattr(known, name) is None for name in _NEEDED)
+
+
+def _filled(known: ModelFacts, read: ModelFacts) -> ModelFacts:
+    missing = {f.name: getattr(read, f.name) for f in fields(ModelFacts) if getattr(known, f.name) is None}
+    if known.parameters is None:
+        missing["bytes_per_parameter"] = read.bytes_per_parameter
+    return replace(known, **missing)
 
 
 @cache

@@ -53,6 +53,7 @@ SERVICE: Final = Kind("v1", "Service", "services")
 CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
 DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 REPLICA_SET: Final = Kind("apps/v1", "ReplicaSet", "replicasets")
+JOB: Final = Kind("batch/v1", "Job", "jobs")
 AUTOSCALER: Final = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEADER_WORKER_SET: Final = Kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets")
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
@@ -65,7 +66,7 @@ LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 OWNED: Final = (CONFIG_MAP, SERVICE, DEPLOYMENT, AUTOSCALER)
 OWNED_OPTIONAL: Final = (LEADER_WORKER_SET, POD_MONITOR, RESOURCE_CLAIM_TEMPLATE)
 
-_BY_NAME: Final = {(k.api_version, k.kind): k for k in (*OWNED, *OWNED_OPTIONAL)}
+_BY_NAME: Final = {(k.api_version, k.kind): k for k in (*OWNED, *OWNED_OPTIONAL, JOB)}
 
 
 def kind_of(manifest: dict[str, object]) -> Kind:

@@ -8,7 +8,9 @@ from vlm_api.names import LABEL_COMPONENT, LABEL_MANAGED_BY, LABEL_PLAN, LABEL_S
 
 Manifest = dict[str, Any]
 
+# Values of the component label: the engine's pods, and the Job that reads a model's files.
 ENGINE: Final = "engine"
+INSPECT: Final = "inspect"
 MANAGER: Final = "vlm-operator"
 
 # Volumes of the pod.
@@ -32,6 +34,11 @@ def plan_name(service: str, plan_hash: str) -> str:
     return f"{service}-plan-{plan_hash}"
 
 
+def inspection_name(service: str, digest: str) -> str:
+    """The Job that reads the files of the model which the digest stands for."""
+    return f"{service}-{INSPECT}-{digest}"
+
+
 def group_name(service: str) -> str:
     """The LeaderWorkerSet. Not the service's own name: its controller makes a headless Service of that name."""
     return f"{service}-group"
@@ -52,3 +59,15 @@ def object_labels(service: str, plan_hash: str | None = None) -> dict[str, str]:
         **selector_labels(service),
     }
     return labels if plan_hash is None else labels | {LABEL_PLAN: plan_hash}
+
+
+def inspection_labels(service: str) -> dict[str, str]:
+    """Labels of the inspecting Job and its pod. Another component, so that nothing that selects engines finds it."""
+    return {
+        "app.kubernetes.io/name": "vlm-inspect",
+        "app.kubernetes.io/instance": service,
+        "app.kubernetes.io/component": INSPECT,
+        LABEL_MANAGED_BY: MANAGER,
+        LABEL_SERVICE: service,
+        LABEL_COMPONENT: INSPECT,
+    }

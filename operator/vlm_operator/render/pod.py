@@ -20,6 +20,14 @@ from vlm_operator.render.volumes import volumes
 # The user of distroless images called "nonroot". The engine needs no entry in /etc/passwd, only an id that is not 0;
 # this one belongs to no person and to no file of the image. fsGroup lets it write to volumes.
 NON_ROOT_ID = 65532
+POD_SECURITY: Manifest = {
+    "runAsNonRoot": True,
+    "runAsUser": NON_ROOT_ID,
+    "runAsGroup": NON_ROOT_ID,
+    "fsGroup": NON_ROOT_ID,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 # What the runtime takes after the last request: the engine's own shutdown takes up to 15 s, its report a little more.
 SHUTDOWN_MARGIN_SECONDS = 30
@@ -40,14 +48,7 @@ def pod_template(plan: ServingPlan, service: VLMService) -> Manifest:
             # A Service called "sglang" would put SGLANG_PORT=tcp://... into the pod, which the engine reads as its own.
             "enableServiceLinks": False,
             "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": NON_ROOT_ID,
-                "runAsGroup": NON_ROOT_ID,
-                "fsGroup": NON_ROOT_ID,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": POD_SECURITY,
         },
     }
     spec = ours["spec"]

@@ -141,7 +141,9 @@ _PLAIN: dict[str, Callable[[Context, Declared], str | None]] = {
 }
 _LIMITED: dict[str, Callable[[Context, Declared, int], str | None]] = {"running_limit_at_most": running_limit_at_most}
 
-NAMES = frozenset(_PLAIN) | frozenset(_LIMITED)
+WITH_LIMIT = frozenset(_LIMITED)
+"""Conditions that are written with a number: ``{running_limit_at_most: 512}``."""
+NAMES = frozenset(_PLAIN) | WITH_LIMIT
 
 
 def unmet(context: Context, declared: Declared, needs: list[str | dict[str, int]]) -> str | None:
