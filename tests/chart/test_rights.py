@@ -19,7 +19,6 @@ NEEDED = {
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): MAKES,
     ("monitoring.coreos.com", "podmonitors"): MAKES,
     ("resource.k8s.io", "resourceclaimtemplates"): "get list create patch delete",
-    ("batch", "jobs"): "list watch create delete",
     ("", "nodes"): "list watch",
     ("resource.k8s.io", "resourceslices"): "list watch",
     ("", "pods"): "list watch",
