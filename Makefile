@@ -51,7 +51,7 @@ lint: venv
 
 .PHONY: test
 test: check prepare ## everything: `check`, then all suites against a real API server, engine and cluster (root)
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests --ignore tests/unit
 
 # What the suites need beside Python: the cluster's programs, images and the engine. Nothing is made twice.
 .PHONY: prepare
@@ -70,6 +70,8 @@ demo: venv ## a cluster on this machine, a model that answers a question about a
 
 .PHONY: cluster-up
 cluster-up: venv packages ## the one-node cluster alone; kubeconfig: .cluster/kubeconfig
+	$(PYTHON) $(CLUSTER) build
+	$(PYTHON) $(CLUSTER) images
 	$(PYTHON) $(CLUSTER) up
 
 .PHONY: cluster-down
