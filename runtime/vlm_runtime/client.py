@@ -16,6 +16,7 @@ from vlm_runtime.image import data_url
 FIRST_WITH_READY: Final = (0, 5, 20)
 HEALTH_TIMEOUT_SECONDS: Final = 25.0
 READY_TIMEOUT_SECONDS: Final = 10.0
+METRICS_TIMEOUT_SECONDS: Final = 10.0
 
 
 class EngineUnreachable(Exception):
@@ -87,6 +88,12 @@ class EngineClient:
         if not isinstance(info, dict):
             raise ValueError(f"/server_info answered {answer.status}")
         return info
+
+    def metrics(self) -> bytes:
+        """The engine's metrics in Prometheus' text format; empty where it serves none. Raises EngineUnreachable."""
+        # Without the slash at its end, older versions redirect.
+        answer = self._request("GET", "/metrics/", timeout=METRICS_TIMEOUT_SECONDS)
+        return answer.body if answer.status == 200 else b""
 
     def _request(self, method: str, path: str, *, body: bytes | None = None, timeout: float) -> Answer:
         headers = {"Content-Type": "application/json"} if body is not None else {}

@@ -10,6 +10,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from vlm_api.report import Phase, Report
+from vlm_runtime.gpu import GpuCollector
+from vlm_runtime.nvml import Nvml
 from vlm_runtime.state import Durations, RuntimeState
 
 PREFIX = "vlm_runtime"
@@ -27,10 +29,11 @@ class RuntimeCollector(Collector):
         return families(self._state.report(), self._state.durations)
 
 
-def registry(state: RuntimeState) -> CollectorRegistry:
-    """The runtime's registry; the process' own CPU and memory are in it under ``vlm_runtime_process_``."""
+def registry(state: RuntimeState, nvml: Nvml | None) -> CollectorRegistry:
+    """The runtime's registry: its state, the GPUs, and the process' own CPU and memory (``vlm_runtime_process_``)."""
     own = CollectorRegistry()
     own.register(RuntimeCollector(state))
+    own.register(GpuCollector(nvml))
     ProcessCollector(namespace=PREFIX, registry=own)
     return own
 

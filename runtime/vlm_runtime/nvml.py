@@ -1,14 +1,29 @@
-"""Asks NVML which GPUs are in this pod. The only module that knows pynvml."""
+"""Asks NVML which GPUs are in this pod, and how they are. The only module that knows pynvml."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from vlm_api.report import FoundDevice, FoundHardware
 
 T = TypeVar("T")
+
+# nvml.h: the sensor of the GPU itself, errors that ECC could not correct, counted over the GPU's life.
+_SENSOR_GPU: Final = 0
+_UNCORRECTED: Final = 1
+_LIFETIME: Final = 1
+
+# nvml.h, nvmlClocksEventReasons*: those that mean that the GPU would run faster if it were allowed to.
+THROTTLE_REASONS: Final[Mapping[str, int]] = {
+    "power_cap": 0x4,
+    "hardware_slowdown": 0x8,
+    "software_thermal": 0x20,
+    "hardware_thermal": 0x40,
+    "power_brake": 0x80,
+}
 
 
 class Nvml(Protocol):
@@ -28,6 +43,31 @@ class Nvml(Protocol):
     def nvmlDeviceGetMigMode(self, handle: Any) -> tuple[int, int]: ...
     def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int: ...
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int) -> Any: ...
+    def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetPowerUsage(self, handle: Any) -> int: ...
+    def nvmlDeviceGetTemperature(self, handle: Any, sensor: int) -> int: ...
+    def nvmlDeviceGetTotalEccErrors(self, handle: Any, kind: int, counter: int) -> int: ...
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int: ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a GPU, or a slice of one, is now. None: the driver does not say it of this device."""
+
+    index: int
+    """The GPU's number in this pod; a slice has its GPU's."""
+    uuid: str | None
+    product: str | None
+    mig: bool | None
+    """Of a GPU: whether it is cut into slices. None for a slice."""
+    utilization_ratio: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+    ecc_uncorrected_errors: int | None = None
+    throttled: Mapping[str, bool] | None = None
+    """By reason, the keys of THROTTLE_REASONS."""
 
 
 def load() -> Nvml | None:
@@ -55,17 +95,62 @@ def find_hardware(nvml: Nvml | None) -> FoundHardware:
         _maybe(nvml, nvml.nvmlShutdown)
 
 
+def read(nvml: Nvml) -> list[Reading]:
+    """How every GPU and slice in this pod is now; NVML is initialised. Raises NVMLError where the driver is gone."""
+    readings: list[Reading] = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        slices = _slices(nvml, handle)
+        readings.append(_reading(nvml, handle, index, mig=slices is not None))
+        readings += [_reading(nvml, part, index, mig=None) for part in slices or ()]
+    return readings
+
+
 def _devices(nvml: Nvml) -> Iterator[FoundDevice]:
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        mode = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
-        if mode is None or mode[0] == 0:
+        slices = _slices(nvml, handle)
+        if slices is None:
             yield _device(nvml, handle, capability_of=handle, mig=False)
-            continue
-        for slice_index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            part = _maybe(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slice_index)
-            if part is not None:
-                yield _device(nvml, part, capability_of=handle, mig=True)
+        for part in slices or ():
+            yield _device(nvml, part, capability_of=handle, mig=True)
+
+
+def _slices(nvml: Nvml, handle: Any) -> list[Any] | None:
+    """The slices of a GPU that is cut into such; None for a whole GPU."""
+    mode = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    if mode is None or mode[0] == 0:
+        return None
+    parts = (
+        _maybe(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
+        for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+    )
+    return [part for part in parts if part is not None]
+
+
+def _reading(nvml: Nvml, handle: Any, index: int, *, mig: bool | None) -> Reading:
+    uuid = _maybe(nvml, nvml.nvmlDeviceGetUUID, handle)
+    name = _maybe(nvml, nvml.nvmlDeviceGetName, handle)
+    # The memory of a GPU that is cut is told of its slices, and would count twice.
+    memory = None if mig else _maybe(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    rates = _maybe(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
+    milliwatts = _maybe(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
+    throttled = _maybe(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    return Reading(
+        index=index,
+        uuid=None if uuid is None else _text(uuid),
+        product=None if name is None else _text(name),
+        mig=mig,
+        utilization_ratio=None if rates is None else rates.gpu / 100,
+        memory_used_bytes=None if memory is None else int(memory.used),
+        memory_total_bytes=None if memory is None else int(memory.total),
+        power_watts=None if milliwatts is None else milliwatts / 1000,
+        temperature_celsius=_maybe(nvml, nvml.nvmlDeviceGetTemperature, handle, _SENSOR_GPU),
+        ecc_uncorrected_errors=_maybe(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, _UNCORRECTED, _LIFETIME),
+        throttled=None
+        if throttled is None
+        else {reason: bool(throttled & bit) for reason, bit in THROTTLE_REASONS.items()},
+    )
 
 
 def _device(nvml: Nvml, handle: Any, *, capability_of: Any, mig: bool) -> FoundDevice:

@@ -18,7 +18,9 @@ LONGEST_LINE_BYTES: Final = 1 << 20
 KEPT_LINES: Final = 400
 
 # The runtime's own questions, every two seconds: not worth a line in the log of the pod.
-_OWN_PROBE: Final = re.compile(r'127\.0\.0\.1:\d+ - "GET /(?:ready|health|server_info) HTTP/1\.[01]" (?:200|503)')
+_OWN_PROBE: Final = re.compile(
+    r'127\.0\.0\.1:\d+ - "GET /(?:ready|health|server_info|metrics/) HTTP/1\.[01]" (?:200|503)'
+)
 
 
 class Writer(Protocol):

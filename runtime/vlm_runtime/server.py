@@ -10,7 +10,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from vlm_runtime import metrics
+from vlm_runtime import metrics, nvml
 from vlm_runtime.state import Probe, RuntimeState
 
 Page = tuple[int, str, bytes]
@@ -60,7 +60,7 @@ def serve(state: RuntimeState, port: int) -> int:
 
     Raises OSError where the port is taken.
     """
-    own = metrics.registry(state)
+    own = metrics.registry(state, nvml.load())
     handler = type("Handler", (_Handler,), {"pages": pages(state, own)})
     dual = socket.has_dualstack_ipv6()
     server = type("Server", (_Server,), {"address_family": socket.AF_INET6 if dual else socket.AF_INET})(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vlm_api.report import EffectiveSetting, Failure, FoundHardware, Phase, Report
+from vlm_api.report import EffectiveSetting, Failure, FoundHardware, Phase, Report, SeenImages
 from vlm_runtime.phases import later
 
 
@@ -43,6 +43,7 @@ class RuntimeState:
         self._hardware = FoundHardware()
         self._settings: list[EffectiveSetting] = []
         self._engine_version: str | None = None
+        self._images: SeenImages | None = None
         self._failure: Failure | None = None
 
     @property
@@ -102,6 +103,11 @@ class RuntimeState:
         with self._lock:
             self._engine_version, self._settings = engine_version, list(settings)
 
+    def saw_images(self, images: SeenImages) -> None:
+        """Keeps which images came lately."""
+        with self._lock:
+            self._images = images
+
     def ends(self, phase: Phase) -> None:
         """Draining or Stopped: someone asked the pod to end."""
         with self._lock:
@@ -141,6 +147,7 @@ class RuntimeState:
                 first_image_seconds=self._durations.first_image,
                 hardware=self._hardware,
                 settings=self._settings,
+                images=self._images,
                 failure=self._failure,
             )
 

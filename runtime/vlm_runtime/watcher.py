@@ -12,6 +12,7 @@ from vlm_api.report import Failure, Phase
 from vlm_runtime.client import Answer, EngineClient, EngineUnreachable
 from vlm_runtime.effective import compare, engine_version
 from vlm_runtime.failure import failure
+from vlm_runtime.images import ImageWindow, image_counts
 from vlm_runtime.processes import Worker, is_alive, workers
 from vlm_runtime.state import RuntimeState
 
@@ -22,6 +23,8 @@ MISSES_UNTIL_UNREADY: Final = 3
 # An engine that refuses a correct question refuses it again.
 REFUSALS_UNTIL_FAILURE: Final = 3
 _INFO_ATTEMPTS: Final = 5
+# The engine puts its metrics together in the thread that also takes requests, which takes it some milliseconds.
+COUNT_IMAGES_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Pace:
     serving_poll: float | None = None
     """None: what the engine's version allows."""
     worker_grace: float = WORKER_GRACE_SECONDS
+    count_images: float = COUNT_IMAGES_SECONDS
 
 
 class Watcher:
@@ -55,6 +59,8 @@ class Watcher:
         self._say = say
         self._on_failure = on_failure
         self._pace = pace
+        self._images = ImageWindow()
+        self._images_counted_at: float | None = None
 
     def run(self, engine_pid: int) -> None:
         """From the engine's start to its end."""
@@ -131,11 +137,26 @@ class Watcher:
                     )
             return
 
+    def _count_images(self) -> None:
+        now = time.monotonic()
+        since = self._images_counted_at
+        if not self._is_head or (since is not None and now - since < self._pace.count_images):
+            return
+        self._images_counted_at = now
+        try:
+            counts = image_counts(self._client.metrics())
+        except EngineUnreachable:
+            return  # whether it serves is asked right after this
+        if counts is not None:
+            self._images.add(now, *counts)
+            self._state.saw_images(self._images.seen())
+
     def _keep_watching(self, watched: list[Worker]) -> None:
         misses = 0
         first_missed: float | None = None
         while True:
             time.sleep(self._pace.serving_poll or self._client.poll_seconds)
+            self._count_images()
             why_not = self._why_not_serving()
             misses = misses + 1 if why_not else 0
             if (misses == 0 or misses >= MISSES_UNTIL_UNREADY) and self._state.serving(why_not):

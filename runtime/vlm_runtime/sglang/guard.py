@@ -1,24 +1,17 @@
-"""SGLang's general plugin that closes the engine's control paths inside the engine itself.
+"""The ASGI application that closes the engine's control paths inside the engine itself.
 
 SGLang answers ``/flush_cache``, ``/update_weights_from_disk`` and dozens more to everyone who reaches its port, and
 ``/server_info`` shows its keys. From other pods only what serves requests is answered here, 403 else; from the pod
 itself (the runtime, ``kubectl port-forward``) all of it. Keys are cut out of ``/server_info`` for everyone.
-
-Only the process that serves HTTP is changed, and of SGLang nothing is imported: a plugin that imports its server
-modules early freezes settings before they are resolved.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 from collections.abc import Awaitable, Callable, MutableMapping
-from importlib import import_module
 from typing import Any, Final
 
 from vlm_runtime.redact import MASK, Redactor
-from vlm_runtime.sglang import ENV_GUARD
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -40,36 +33,6 @@ _SECRET_FIELDS: Final = frozenset({"api_key", "admin_api_key", "ssl_keyfile_pass
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 _REFUSAL: Final = "this path is answered inside the pod only: use kubectl port-forward"
 _REFUSED: Final = json.dumps({"error": {"message": _REFUSAL, "type": "forbidden", "code": 403}}).encode()
-
-# SGLang's workers of --tokenizer-worker-num import their application by this name.
-_APP_VARIABLE: Final = "SGLANG_HTTP_SERVER_APP_PATH"
-_APP: Final = "sglang.srt.entrypoints.http_server:app"
-
-
-def install() -> None:
-    """What SGLang calls in each of its processes; does something only in the one that serves HTTP on that port."""
-    port = os.environ.get(ENV_GUARD)
-    if not port or multiprocessing.parent_process() is not None:
-        return
-    os.environ.setdefault(_APP_VARIABLE, f"{__name__}:app")
-    config_class: Any = import_module("uvicorn.config").Config
-    load = config_class.load
-
-    def guarded_load(config: Any) -> None:
-        load(config)
-        # SGLang also runs small servers for its own pods, which must stay as they are.
-        if str(config.port) == port and not isinstance(config.app, str):
-            config.loaded_app = Guard(config.loaded_app)
-
-    config_class.load = guarded_load
-
-
-def __getattr__(name: str) -> Any:
-    """``app``: SGLang's application behind the guard, made when a worker asks for it."""
-    if name != "app":
-        raise AttributeError(name)
-    module, _, attribute = _APP.partition(":")
-    return Guard(getattr(import_module(module), attribute))
 
 
 class Guard:

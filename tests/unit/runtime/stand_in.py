@@ -3,7 +3,8 @@
 ``STAND_IN`` in the environment is a JSON object with what should happen otherwise:
 
 ``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long /ready is 503), ``exit_code`` and ``last_words``
-(end during the load), ``refuse_images`` (answer them with 400), ``ready_path`` (false: as before 0.5.20),
+(end during the load), ``images`` (received and repeated, in its metrics), ``refuse_images`` (answer them with 400),
+``ready_path`` (false: as before 0.5.20),
 ``ignore_dead_worker`` (live on without it), ``leave_orphan`` (seconds that a process without a parent lives).
 """
 
@@ -43,6 +44,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200 if warm.is_set() and not draining.is_set() else 503, {})
         elif self.path == "/server_info" and self.authorized():
             self.answer(200, server_info())
+        elif self.path == "/metrics/" and "images" in TOLD:
+            received, repeated = TOLD["images"]
+            text = f"vlmserve_images_received_total {received}.0\nvlmserve_images_repeated_total {repeated}.0\n"
+            self.send(200, text.encode())
         else:
             self.answer(404, {})
 
@@ -85,7 +90,9 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def answer(self, status: int, body: dict) -> None:
-        data = json.dumps(body).encode()
+        self.send(status, json.dumps(body).encode())
+
+    def send(self, status: int, data: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

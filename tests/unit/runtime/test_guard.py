@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from vlm_runtime.sglang import guard
 from vlm_runtime.sglang.guard import Guard, without_keys
 
 INFO = {
@@ -121,9 +120,3 @@ def test_a_websocket_to_a_control_path_is_closed(path: str, closed: bool) -> Non
     scope = {"type": "websocket", "path": path, "client": ("10.0.0.7", 1)}
     asyncio.run(Guard(app)(scope, None, send))  # type: ignore[arg-type]
     assert seen == (["websocket.close"] if closed else ["app"])
-
-
-def test_without_being_asked_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VLMSERVE_GUARD_PORT", raising=False)
-    # uvicorn is not installed here: had it been asked for, this would raise.
-    guard.install()

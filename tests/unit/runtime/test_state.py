@@ -87,7 +87,7 @@ def test_the_report_is_what_the_operator_reads() -> None:
     clock.now += 42.04
     state.became_ready(0.25)
     state.compared("0.5.23", [EffectiveSetting(name="x", planned=1, effective=2, agrees=False)])
-    _, kind, body = pages(state, registry(state))["/report"]()
+    _, kind, body = pages(state, registry(state, None))["/report"]()
     report = Report.model_validate_json(body)
     assert kind == "application/json"
     assert (report.plan_hash, report.phase, report.ready, report.elapsed_seconds) == ("abc", Phase.READY, True, 42.0)
@@ -96,7 +96,7 @@ def test_the_report_is_what_the_operator_reads() -> None:
 
 def metrics(state: RuntimeState) -> dict[tuple[str, str], float]:
     """(name, label value) -> value"""
-    text = exposition(registry(state)).decode()
+    text = exposition(registry(state, None)).decode()
     return {
         (sample.name, next(iter(sample.labels.values()), "")): sample.value
         for family in text_string_to_metric_families(text)
@@ -122,7 +122,7 @@ def test_metrics_tell_the_phase_and_what_it_took() -> None:
 
 def test_every_metric_has_the_prefix_a_unit_from_prometheus_list_and_a_sentence() -> None:
     state, _ = pod()
-    for family in text_string_to_metric_families(exposition(registry(state)).decode()):
+    for family in text_string_to_metric_families(exposition(registry(state, None)).decode()):
         assert re.fullmatch(r"vlm_runtime_[a-z_]+", family.name)
         assert not re.search(r"_(ms|milliseconds|mib|minutes)$", family.name)
         assert family.documentation

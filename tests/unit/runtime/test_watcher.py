@@ -16,7 +16,7 @@ from vlm_runtime.processes import is_alive, workers
 from vlm_runtime.state import RuntimeState
 from vlm_runtime.watcher import Pace, Watcher
 
-PACE = Pace(start_poll=0.01, serving_poll=0.02, worker_grace=0.3)
+PACE = Pace(start_poll=0.01, serving_poll=0.02, worker_grace=0.3, count_images=0.1)
 
 
 class Engine:
@@ -26,6 +26,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.serving: list[Answer | EngineUnreachable] = []
+        self.images: tuple[int, int] | None = None
 
     def is_serving(self) -> Answer:
         answer = self.serving.pop(0) if self.serving else Answer(200, b"")
@@ -38,6 +39,11 @@ class Engine:
 
     def server_info(self) -> dict[str, object]:
         return {"version": "0.5.23"}
+
+    def metrics(self) -> bytes:
+        if self.images is None:
+            raise EngineUnreachable("/metrics/: TimeoutError")
+        return b"vlmserve_images_received_total %d.0\nvlmserve_images_repeated_total %d.0\n" % self.images
 
 
 class Run:
@@ -128,3 +134,23 @@ def test_an_engine_that_keeps_silent_takes_no_requests_until_it_answers_again() 
     run.wait_for(lambda: run.state.readiness_probe().ok)
     assert "serving again" in run.said
     assert run.failures == []
+
+
+def test_images_are_counted_from_the_moment_that_the_pod_serves() -> None:
+    engine = Engine()
+    engine.images = (2, 1)  # the engine's warm-up, and the runtime's own question
+    run = Run(engine, 1 << 30)
+    run.wait_for(lambda: run.state.report().images is not None)
+    engine.images = (12, 4)
+    run.wait_for(lambda: (seen := run.state.report().images) is not None and seen.received > 0)
+    seen = run.state.report().images
+    assert seen is not None
+    assert (seen.received, seen.repeated) == (10, 3)
+
+
+def test_an_engine_that_does_not_tell_its_metrics_serves_on() -> None:
+    run = Run(Engine(), 1 << 30)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    time.sleep(0.3)
+    assert run.state.readiness_probe().ok
+    assert run.state.report().images is None

@@ -1,0 +1,117 @@
+"""The GPUs' state as metrics, asked of NVML when Prometheus asks, so that a cluster without DCGM's exporter has them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from vlm_runtime.nvml import Nvml, Reading, read
+
+MAX_AGE_SECONDS: Final = 5.0
+# A driver in trouble may not answer at all, and the scrape has the runtime's own metrics to bring home.
+TIMEOUT_SECONDS: Final = 2.0
+PREFIX: Final = "vlm_runtime"
+
+LABELS: Final = ("gpu", "uuid", "product")
+
+
+class GpuCollector(Collector):
+    """Asks in a thread of its own and remembers the answer for some seconds. Never raises and never waits long."""
+
+    def __init__(
+        self,
+        nvml: Nvml | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        max_age_seconds: float = MAX_AGE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self._nvml = nvml
+        self._clock = clock
+        self._max_age_seconds = max_age_seconds
+        self._timeout_seconds = timeout_seconds
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ready = False
+        self._answer: tuple[float, Sequence[Reading] | None] = (float("-inf"), None)
+
+    def describe(self) -> Iterable[Metric]:
+        """The names, so that registering does not ask the driver."""
+        return families(())
+
+    def collect(self) -> Iterable[Metric]:
+        """The GPUs' metrics; ``vlm_runtime_nvml_up`` alone where NVML does not answer."""
+        return families(self._latest())
+
+    def _latest(self) -> Sequence[Reading] | None:
+        with self._lock:
+            if self._nvml is None:
+                return None
+            asking = self._thread is not None and self._thread.is_alive()
+            if not asking and self._clock() - self._answer[0] < self._max_age_seconds:
+                return self._answer[1]
+            if not asking:
+                self._thread = threading.Thread(target=self._ask, args=(self._nvml,), name="nvml", daemon=True)
+                self._thread.start()
+            assert self._thread is not None
+            # One that hangs since an earlier scrape is not waited for again.
+            self._thread.join(0.0 if asking else self._timeout_seconds)
+            return None if self._thread.is_alive() else self._answer[1]
+
+    def _ask(self, nvml: Nvml) -> None:
+        readings: Sequence[Reading] | None = None
+        try:
+            if not self._ready:
+                nvml.nvmlInit()  # stays: on a GPU without persistence mode each time takes a second
+                self._ready = True
+            readings = read(nvml)
+        except (nvml.NVMLError, AttributeError):  # the latter: a pynvml that is too old for one of the questions
+            self._ready = False
+        self._answer = (self._clock(), readings)
+
+
+def families(readings: Sequence[Reading] | None) -> list[Metric]:
+    """The metrics of these devices; a value that is not known is no series. None: NVML does not answer."""
+    utilization = _gauge("gpu_utilization_ratio", "Share of the last second in which a kernel ran; 0 to 1.")
+    used = _gauge("gpu_memory_used_bytes", "Memory in use on the GPU or slice, by whomever.")
+    total = _gauge("gpu_memory_total_bytes", "Memory of the GPU or slice.")
+    power = _gauge("gpu_power_watts", "Power that the GPU draws.")
+    temperature = _gauge("gpu_temperature_celsius", "Temperature of the GPU.")
+    throttled = _gauge("gpu_throttled", "1 while the GPU's clocks are held down for that reason.", "reason")
+    mig = _gauge("gpu_mig_enabled", "1 where the GPU is cut into slices.")
+    errors = CounterMetricFamily(
+        f"{PREFIX}_gpu_ecc_uncorrected_errors_total",
+        "Memory errors that ECC could not correct, over the GPU's life.",
+        labels=LABELS,
+    )
+    for reading in readings or ():
+        labels = [str(reading.index), reading.uuid or "", reading.product or ""]
+        for family, value in (
+            (utilization, reading.utilization_ratio),
+            (used, reading.memory_used_bytes),
+            (total, reading.memory_total_bytes),
+            (power, reading.power_watts),
+            (temperature, reading.temperature_celsius),
+            (mig, reading.mig),
+        ):
+            if value is not None:
+                family.add_metric(labels, float(value))
+        if reading.ecc_uncorrected_errors is not None:
+            errors.add_metric(labels, reading.ecc_uncorrected_errors)
+        for reason, active in (reading.throttled or {}).items():
+            throttled.add_metric([*labels, reason], float(active))
+    up = GaugeMetricFamily(
+        f"{PREFIX}_nvml_up",
+        "1 where the driver's library answers; 0 without a driver, without the library, or while it hangs.",
+        value=float(readings is not None),
+    )
+    return [up, utilization, used, total, power, temperature, errors, throttled, mig]
+
+
+def _gauge(name: str, help_text: str, *more_labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=[*LABELS, *more_labels])

@@ -1,0 +1,109 @@
+"""SGLang's general plugin for the processes that compute: how long the vision tower takes.
+
+SGLang loads it in each scheduler once that process has imported its modules and has the engine's resolved settings.
+Elsewhere it does nothing. On a GPU the time is taken by events in the stream, which are read when they are over:
+nothing ever waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from vlm_runtime.sglang import metrics
+from vlm_runtime.sglang.harmless import Harmless, hook
+
+_RUNNER: Final = "sglang.srt.model_executor.model_runner"
+_METHOD: Final = "get_image_feature"
+# Batches whose end was not seen yet. More are only there while nothing is encoded, so the oldest can go.
+_MOST_PENDING: Final = 64
+
+
+def install() -> None:
+    """What SGLang calls in each of its processes; does something only in those that run the model."""
+    if multiprocessing.parent_process() is None or _RUNNER not in sys.modules or not metrics.enabled():
+        return
+    Harmless("the vision tower")(_hook_loading)
+
+
+def _hook_loading() -> None:
+    harmless = Harmless("the vision tower")
+
+    def after_loading(_: Any, runner: Any, *__: Any, **___: Any) -> None:
+        harmless(_hook_model, type(runner.model))
+
+    hook(sys.modules[_RUNNER].ModelRunner, "load_model", "AFTER", after_loading)
+
+
+def _hook_model(model: type) -> None:
+    # A second runner in this process has the draft model of speculative decoding, or the same model once more.
+    if hasattr(model, _METHOD) and not hasattr(getattr(model, _METHOD), "__wrapped__"):
+        hook(model, _METHOD, "AROUND", around_encoding(VisionTimer(sys.modules["torch"])))
+
+
+class VisionTimer:
+    """Times batches of images on the first rank, as the engine's own metrics are taken there."""
+
+    def __init__(self, torch: Any, registry: Any = None) -> None:
+        """``registry``: prometheus_client's, for tests."""
+        self._torch = torch
+        self._registry = registry
+        self._first: bool | None = None
+        self._pending: deque[tuple[Any, Any]] = deque(maxlen=_MOST_PENDING)
+        self._seconds: Any = None
+        self._images: Any = None
+
+    def begin(self) -> Any:
+        """What ``end`` needs; None on another rank."""
+        if not self._is_first():
+            return None
+        cuda = self._torch.cuda
+        if not cuda.is_initialized():
+            return time.perf_counter()
+        if cuda.is_current_stream_capturing():
+            return None
+        return self._event()
+
+    def end(self, began: Any, items: Any) -> None:
+        """Counts a batch that began so; read later where a GPU still computes it."""
+        # SGLang may keep several images in one item, each with its place among the tokens.
+        self._images.inc(sum(len(getattr(item, "offsets", None) or (0,)) for item in items))
+        if isinstance(began, float):
+            self._seconds.observe(time.perf_counter() - began)
+            return
+        self._pending.append((began, self._event()))
+        while self._pending and self._pending[0][1].query():
+            first, last = self._pending.popleft()
+            self._seconds.observe(first.elapsed_time(last) / 1000)
+
+    def _event(self) -> Any:
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _is_first(self) -> bool:
+        if self._first is None:
+            distributed = self._torch.distributed
+            self._first = not distributed.is_initialized() or distributed.get_rank() == 0
+            if self._first:  # made here, so that other ranks have no series
+                self._seconds = metrics.VISION_ENCODE.make(self._registry)
+                self._images = metrics.VISION_IMAGES.make(self._registry)
+        return self._first
+
+
+def around_encoding(timer: VisionTimer) -> Callable[..., Any]:
+    """SGLang's AROUND hook: the original function comes first, then the model and the batch's images."""
+    harmless = Harmless("the vision tower")
+
+    def around(original: Callable[..., Any], model: Any, items: Any, *args: Any, **kwargs: Any) -> Any:
+        began = harmless(timer.begin)
+        result = original(model, items, *args, **kwargs)
+        if began is not None:
+            harmless(timer.end, began, items)
+        return result
+
+    return around
