@@ -26,7 +26,7 @@ _SERVED_BYTES: Final = 2.0
 _ATTENDING: Final = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 
 _MOST: Final = 1_000_000
-_MOST_BYTES: Final = 10**15
+_MOST_BYTES: Final = 10**14
 
 
 def facts_of_config(config: Mapping[str, Any], total_bytes: int | None) -> ModelFacts:
@@ -37,9 +37,6 @@ def facts_of_config(config: Mapping[str, Any], total_bytes: int | None) -> Model
     language = next((part for name in _LANGUAGE_PARTS if (part := _map(config, name))), config)
     vision = _map(config, "vision_config")
     parameters, bytes_each = _weights(config, language, total_bytes)
-    hidden = _count(language, "hidden_size")
-    deepstack = vision.get("deepstack_visual_indexes")
-    levels = 1 + (len(deepstack) if isinstance(deepstack, list) else 0)
     return ModelFacts(
         architecture=_architecture(config),
         parameters=parameters,
@@ -48,9 +45,9 @@ def facts_of_config(config: Mapping[str, Any], total_bytes: int | None) -> Model
         kv_heads=None if _latent(language) else _count(language, "num_key_value_heads"),
         head_size=None if _latent(language) else _head_size(language),
         vision_hidden_size=_count(vision, "hidden_size")
-        if config.get("model_type") not in _OTHER_VISION_SIZE
+        if _text(config, "model_type") not in _OTHER_VISION_SIZE
         else None,
-        embedding_values_per_token=hidden * levels if hidden and vision else None,
+        embedding_values_per_token=_embedding_values(language, vision),
         patch_size=_count(vision, "patch_size"),
     )
 
@@ -65,6 +62,11 @@ def _count(config: Mapping[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST else None
 
 
+def _text(config: Mapping[str, Any], name: str) -> str:
+    found = config.get(name)
+    return found if isinstance(found, str) else ""
+
+
 def _architecture(config: Mapping[str, Any]) -> str | None:
     names = config.get("architectures")
     first = names[0] if isinstance(names, list) and names else None
@@ -75,8 +77,15 @@ def _head_size(language: Mapping[str, Any]) -> int | None:
     if "head_dim" in language:
         return _count(language, "head_dim")
     hidden, heads = _count(language, "hidden_size"), _count(language, "num_attention_heads")
-    known = language.get("model_type") in _HEADS_SHARE_HIDDEN_SIZE
+    known = _text(language, "model_type") in _HEADS_SHARE_HIDDEN_SIZE
     return hidden // heads if known and hidden and heads and hidden % heads == 0 else None
+
+
+def _embedding_values(language: Mapping[str, Any], vision: Mapping[str, Any]) -> int | None:
+    """The vision encoder's output is as wide as the language model, once more for each layer that takes deepstack's."""
+    hidden, deepstack = _count(language, "hidden_size"), vision.get("deepstack_visual_indexes")
+    levels = 1 + (len(deepstack) if isinstance(deepstack, list) else 0)
+    return hidden * levels if vision and hidden and hidden * levels <= _MOST else None
 
 
 def _latent(language: Mapping[str, Any]) -> bool:
@@ -102,7 +111,7 @@ def _weights(
     if quantised:
         each = _quantised_bits(quantised) / 8
         return (None if size is None else size / each), each
-    named = next((c[n] for c in (config, language) for n in ("dtype", "torch_dtype") if isinstance(c.get(n), str)), "")
+    named = next((t for c in (config, language) for n in ("dtype", "torch_dtype") if (t := _text(c, n))), "")
     stored = _STORED_BYTES.get(named.removeprefix("torch."))
     return (None if size is None or stored is None else float(size // stored)), _SERVED_BYTES
 

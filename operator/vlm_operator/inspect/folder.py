@@ -13,22 +13,31 @@ class Folder:
 
     def __init__(self, root: Path, path: str) -> None:
         self._root = root.resolve()
-        self._path = path
-        self._model = (self._root / path.strip("/")).resolve()
+        self._model = self._root / path.strip("/")
+        self._name = f"/{path.strip('/')}"
 
     def config(self) -> bytes:
         """Raises Unread where there is none."""
-        if not self._inside(self._model):
+        try:
+            if not self._inside(self._model):
+                raise Unread(
+                    "ModelNotFound", f"{self._name} leads out of the claim: give a folder in it in spec.model.uri"
+                )
+            if not self._model.is_dir():
+                raise Unread("ModelNotFound", f"the claim has no folder {self._name}: correct spec.model.uri")
+            found = self._read(files.CONFIG, files.MOST_CONFIG_BYTES + 1)
+        # RuntimeError: a link that leads to itself, before Python 3.13.
+        except (OSError, RuntimeError) as error:
+            why = getattr(error, "strerror", None) or "a link leads to itself"
             raise Unread(
-                "ModelNotFound", f"the path {self._path} leads out of the claim: give one inside it in spec.model.uri"
-            )
-        if not self._model.is_dir():
-            raise Unread("ModelNotFound", f"the claim has no folder {self._path or '/'}: correct spec.model.uri")
-        found = self._read(files.CONFIG, files.MOST_CONFIG_BYTES + 1)
+                "ModelUnreadable",
+                f"{files.CONFIG} in {self._name} of the claim cannot be read ({why}): correct spec.model.uri, or let the "
+                "pod's user or group read it (securityContext in spec.template)",
+            ) from error
         if found is None:
             raise Unread(
                 "ModelNotFound",
-                f"the folder {self._path or '/'} of the claim has no {files.CONFIG}: put the model's files there, "
+                f"the folder {self._name} of the claim has no {files.CONFIG}: put the model's files there, "
                 "or correct the path in spec.model.uri",
             )
         return found
@@ -42,23 +51,16 @@ class Folder:
             if start is None:
                 return None
             return files.bytes_by_header(start, (self._model / files.WEIGHTS).stat().st_size)
-        except (Unread, OSError):
+        except (OSError, RuntimeError):
             return None
 
     def _read(self, name: str, most: int) -> bytes | None:
         """At most that many bytes of a file; None where it is not there. Links are followed inside the root only."""
-        try:
-            file = (self._model / name).resolve()
-            if not self._inside(file) or not file.is_file():
-                return None
-            with file.open("rb") as opened:
-                return opened.read(most)
-        except (OSError, RuntimeError) as error:
-            why = getattr(error, "strerror", None) or "a link leads to itself"
-            raise Unread(
-                "ModelUnreadable",
-                f"{name} in {self._path or '/'} cannot be read ({why}): let the group of spec.template's fsGroup read it",
-            ) from error
+        file = self._model / name
+        if not self._inside(file) or not file.is_file():
+            return None
+        with file.open("rb") as opened:
+            return opened.read(most)
 
     def _inside(self, path: Path) -> bool:
-        return path.is_relative_to(self._root)
+        return path.resolve().is_relative_to(self._root)

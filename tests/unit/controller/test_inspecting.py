@@ -1,0 +1,168 @@
+"""What the inspecting Job and its pod have come to."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from unit.controller.fakes import FakeClient
+from unit.render.samples import service
+
+from vlm_api.model import InspectedModel, Inspection
+from vlm_api.reasons import UNREAD
+from vlm_api.report import Failure
+from vlm_operator.controller.inspecting import INSPECT_SECONDS, Inspector, Waiting, inspected, judge
+from vlm_operator.facts.types import ModelFacts
+from vlm_operator.kube.client import ApiError
+
+MADE = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SOON, LATE = MADE + timedelta(seconds=20), MADE + timedelta(seconds=INSPECT_SECONDS + 1)
+FACTS = Inspection(facts=InspectedModel(architecture="A", layers=2))
+DENIED = Inspection(failure=Failure(reason="ModelAccessDenied", message="the hub answers 401"))
+RAW: dict[str, Any] = {"metadata": {"name": "vlm", "namespace": "default", "uid": "u"}}
+
+
+def job(ended: str | None = None, name: str = "vlm-inspect-x") -> dict[str, Any]:
+    conditions = [{"type": ended, "status": "True", "reason": "Any"}] if ended else []
+    metadata = {"name": name, "namespace": "default", "uid": "j", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"kind": "Job", "metadata": metadata, "status": {"conditions": conditions}}
+
+
+def pod(state: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
+    statuses = [{"name": "inspect", "state": state}] if state else []
+    return {"metadata": {"name": "vlm-inspect-x-1"}, "status": {"containerStatuses": statuses, **status}}
+
+
+def ended(message: str, code: int = 0) -> dict[str, Any]:
+    return pod({"terminated": {"exitCode": code, "reason": "Completed", "message": message}})
+
+
+def unschedulable() -> dict[str, Any]:
+    said = "0/3 nodes are available: 3 node(s) had volume node affinity conflict."
+    return pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}])
+
+
+def waits_for(reason: str, message: str = "") -> dict[str, Any]:
+    return pod({"waiting": {"reason": reason, "message": message}})
+
+
+@pytest.mark.parametrize("said", [FACTS, DENIED], ids=["facts", "a refusal"])
+def test_the_first_answer_of_a_pod_counts_even_before_the_job_has_ended(said: Inspection):
+    assert judge(job(), [ended(said.model_dump_json(by_alias=True), 1)], SOON) == said
+
+
+def test_an_answer_that_came_late_still_counts():
+    assert judge(job("Failed"), [ended(FACTS.model_dump_json(by_alias=True))], LATE) == FACTS
+
+
+ON_THE_WAY: dict[str, list[dict[str, Any]]] = {
+    "no pod yet": [],
+    "no node yet": [unschedulable()],
+    "an image that is pulled": [waits_for("ContainerCreating")],
+    "a first try that ended without an answer": [ended("Killed", 137)],
+    "a pod that runs": [pod({"running": {}})],
+}
+
+
+@pytest.mark.parametrize("pods", ON_THE_WAY.values(), ids=ON_THE_WAY.keys())
+def test_a_job_that_may_still_answer_is_waited_for(pods: list[dict[str, Any]]):
+    assert isinstance(judge(job(), pods, SOON), Waiting)
+
+
+def test_what_holds_it_up_is_said_while_it_is_waited_for():
+    found = judge(job(), [unschedulable()], SOON)
+    assert isinstance(found, Waiting)
+    assert "volume node affinity" in found.message
+
+
+# name -> (Job, pods, time, reason, a part of the message)
+GIVEN_UP: dict[str, tuple[dict[str, Any], list[dict[str, Any]], datetime, str, str]] = {
+    "no node": (job(), [unschedulable()], LATE, "InspectUnschedulable", "volume node affinity"),
+    "no image": (job(), [waits_for("ImagePullBackOff", "not found")], LATE, "InspectFailed", "not found"),
+    "no Secret": (
+        job(),
+        [waits_for("CreateContainerConfigError", 'secret "hub" not found')],
+        LATE,
+        "InspectFailed",
+        'secret "hub"',
+    ),
+    "no pod": (job(), [], LATE, "InspectTimedOut", "quota"),
+    "a pod that hangs": (job(), [pod({"running": {}})], LATE, "InspectTimedOut", "120 s"),
+    "its own deadline": (job("Failed"), [], LATE, "InspectTimedOut", "120 s"),
+    "no answer": (job("Failed"), [ended("Traceback: hf_secret", 1)], SOON, "InspectFailed", "exit code 1"),
+    "an end without a word": (job("Complete"), [ended("", 0)], SOON, "InspectFailed", "exit code 0"),
+    "an answer of another program": (
+        job("Failed"),
+        [ended('{"failure": {"reason": "Evil", "message": "m"}}', 1)],
+        SOON,
+        "InspectFailed",
+        "exit code 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("the_job", "pods", "now", "reason", "says"), GIVEN_UP.values(), ids=GIVEN_UP.keys())
+def test_a_job_without_an_answer_is_given_up_with_the_reason(
+    the_job: dict[str, Any], pods: list[dict[str, Any]], now: datetime, reason: str, says: str
+):
+    found = judge(the_job, pods, now)
+    assert isinstance(found, Inspection)
+    assert found.failure is not None
+    assert (found.failure.reason, says in found.failure.message) == (reason, True)
+    assert "spec.model.architecture" in found.failure.message
+    assert "hf_secret" not in found.failure.message
+    assert reason in UNREAD
+
+
+UNKNOWN = service(model={"uri": "hf://org/model"})
+
+
+def test_a_job_is_made_once_and_older_ones_go():
+    client = FakeClient()
+    inspector = Inspector(client, "image")  # type: ignore[arg-type]
+    old = client.add(job(name="vlm-inspect-old"))
+    assert isinstance(inspector.look(UNKNOWN, RAW, [old], [], SOON), Waiting)
+    assert [verb for verb, _ in client.calls] == ["delete", "create"]
+    (made,) = client.objects.values()
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert isinstance(inspector.look(UNKNOWN, RAW, [made], [], SOON), Waiting)
+    assert len(client.calls) == 2
+
+
+def test_a_job_that_the_api_server_refuses_does_not_stop_the_service():
+    client = FakeClient()
+    client.broken = ApiError(403, "Forbidden", "exceeded quota: pods=0")
+    found = Inspector(client, "image").look(UNKNOWN, RAW, [], [], SOON)  # type: ignore[arg-type]
+    assert isinstance(found, Inspection)
+    assert found.failure is not None
+    assert "exceeded quota" in found.failure.message
+    assert found.digest, "so that it is not tried again and again"
+
+
+def test_an_api_server_that_does_not_answer_is_asked_again():
+    client = FakeClient()
+    client.broken = ApiError(0, "NoAnswer", "no answer")
+    with pytest.raises(ApiError):
+        Inspector(client, "image").look(UNKNOWN, RAW, [], [], SOON)  # type: ignore[arg-type]
+
+
+def test_what_is_recorded_for_these_files_is_known_and_for_others_it_is_not():
+    inspector = Inspector(FakeClient(), "image")  # type: ignore[arg-type]
+    found = inspector.look(UNKNOWN, RAW, [], [], SOON)
+    assert isinstance(found, Waiting)
+    assert inspector.known(UNKNOWN, None) is None
+    assert inspector.known(UNKNOWN, Inspection(digest="another")) is None
+    known = service()
+    assert inspector.known(known, None) == Inspection(), "the table of models knows it"
+
+
+def test_the_plan_gets_facts_or_a_finding_with_the_failure_s_reason():
+    facts = inspected(UNKNOWN, FACTS)
+    assert isinstance(facts, ModelFacts)
+    assert (facts.architecture, facts.layers) == ("A", 2)
+    finding = inspected(UNKNOWN, DENIED)
+    assert not isinstance(finding, ModelFacts)
+    assert finding is not None
+    assert (finding.severity.value, finding.reason) == ("Warning", "ModelAccessDenied")
+    assert inspected(UNKNOWN, Inspection()) is None

@@ -1,0 +1,241 @@
+"""What a model's own config.json says. The files are cut down to what counts, with the values of the published ones."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from vlm_api.spec import ModelSpec
+from vlm_operator import memory
+from vlm_operator.facts.config import facts_of_config
+from vlm_operator.facts.inspected import from_api, to_api
+from vlm_operator.facts.models import model_facts, worth_reading
+from vlm_operator.facts.types import ModelFacts
+
+# Qwen/Qwen2.5-VL-7B-Instruct: the language model's part is at the top, and there is no head_dim.
+QWEN2_5_VL_7B: dict[str, Any] = {
+    "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+    "model_type": "qwen2_5_vl",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "torch_dtype": "bfloat16",
+    "vision_config": {
+        "depth": 32,
+        "hidden_size": 1280,
+        "out_hidden_size": 3584,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+        "model_type": "qwen2_5_vl",
+    },
+    "vocab_size": 152064,
+}
+# The same model as newer releases of Transformers write it.
+NESTED_QWEN2_5_VL_7B: dict[str, Any] = {
+    "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+    "model_type": "qwen2_5_vl",
+    "dtype": "bfloat16",
+    "text_config": {
+        **{k: v for k, v in QWEN2_5_VL_7B.items() if k.startswith(("hidden", "num"))},
+        "model_type": "qwen2_5_vl_text",
+        "layer_types": ["full_attention"] * 28,
+    },
+    "vision_config": QWEN2_5_VL_7B["vision_config"],
+}
+QWEN3_VL_8B: dict[str, Any] = {
+    "architectures": ["Qwen3VLForConditionalGeneration"],
+    "model_type": "qwen3_vl",
+    "text_config": {
+        "dtype": "bfloat16",
+        "head_dim": 128,
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "model_type": "qwen3_vl_text",
+        "num_attention_heads": 32,
+        "num_hidden_layers": 36,
+        "num_key_value_heads": 8,
+    },
+    "tie_word_embeddings": False,
+    "vision_config": {
+        "deepstack_visual_indexes": [8, 16, 24],
+        "depth": 27,
+        "hidden_size": 1152,
+        "model_type": "qwen3_vl",
+        "out_hidden_size": 4096,
+        "patch_size": 16,
+    },
+}
+QWEN3_VL_30B_A3B: dict[str, Any] = {
+    "architectures": ["Qwen3VLMoeForConditionalGeneration"],
+    "model_type": "qwen3_vl_moe",
+    "text_config": {
+        "dtype": "bfloat16",
+        "head_dim": 128,
+        "hidden_size": 2048,
+        "model_type": "qwen3_vl_moe_text",
+        "moe_intermediate_size": 768,
+        "num_attention_heads": 32,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 4,
+    },
+    "vision_config": {"deepstack_visual_indexes": [8, 16, 24], "hidden_size": 1152, "patch_size": 16},
+}
+FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
+
+# id in the operator's table -> (config.json, metadata.total_size of the index)
+KNOWN = {
+    "Qwen/Qwen2.5-VL-7B-Instruct": (QWEN2_5_VL_7B, 16_584_333_312),
+    "Qwen/Qwen3-VL-8B-Instruct": (QWEN3_VL_8B, 17_534_247_392),
+    "Qwen/Qwen3-VL-30B-A3B-Instruct": (QWEN3_VL_30B_A3B, 62_141_508_064),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_model_s_file_says_what_the_table_says(name: str):
+    config, total_bytes = KNOWN[name]
+    read, table = facts_of_config(config, total_bytes), model_facts(ModelSpec(uri=f"hf://{name}"))
+    assert {k: v for k, v in vars(read).items() if k != "evidence"} == {
+        k: v for k, v in vars(table).items() if k != "evidence"
+    }
+
+
+def test_the_old_layout_and_the_new_one_say_the_same():
+    assert facts_of_config(QWEN2_5_VL_7B, 16_584_333_312) == facts_of_config(NESTED_QWEN2_5_VL_7B, 16_584_333_312)
+
+
+def test_without_the_size_of_the_weights_the_parameters_stay_unknown():
+    assert facts_of_config(QWEN3_VL_8B, None).parameters is None
+    assert facts_of_config(QWEN3_VL_8B, None).layers == 36
+
+
+@pytest.mark.parametrize(
+    ("quantised", "bits"),
+    [
+        (FP8, 8),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, 4),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, 8),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "compressed-tensors",
+                    "config_groups": {"group_0": {"weights": {"num_bits": 4}}},
+                }
+            },
+            4,
+        ),
+        ({"quantization_config": {"quant_method": "something-new"}}, 16),
+    ],
+    ids=["fp8", "awq", "gptq", "compressed tensors", "a method of tomorrow"],
+)
+def test_the_weights_of_a_quantised_model_are_as_large_as_its_files(quantised: dict[str, Any], bits: int):
+    facts = facts_of_config({**QWEN3_VL_8B, **quantised}, 10_591_000_064)
+    assert facts.bytes_per_parameter * 8 == bits
+    assert memory.weights_mib(facts, 1) == 10_101
+
+
+def test_float32_files_are_served_in_half_of_their_size():
+    config = copy.deepcopy(QWEN3_VL_8B)
+    config["text_config"]["dtype"] = "float32"
+    facts = facts_of_config(config, 4 * 8_000_000)
+    assert (facts.parameters, facts.bytes_per_parameter) == (8_000_000, 2.0)
+
+
+def test_weights_of_a_type_that_the_file_does_not_name_are_not_counted():
+    config = copy.deepcopy(QWEN3_VL_8B)
+    del config["text_config"]["dtype"]
+    assert facts_of_config(config, 17_534_247_392).parameters is None
+
+
+# What is said -> the facts that must not be guessed from it.
+UNCERTAIN: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    # google/gemma-3-12b-it: head_dim is 256, by a default that is not in the file.
+    "a head size that is a default of the model's class": (
+        {"text_config": {"model_type": "gemma3_text", "hidden_size": 3840, "num_attention_heads": 16}},
+        ("head_size", "kv_heads"),
+    ),
+    "latent attention": (
+        {"text_config": {"kv_lora_rank": 512, "num_key_value_heads": 128, "head_dim": 64}},
+        ("kv_heads", "head_size"),
+    ),
+    "layers of which only some keep keys and values": (
+        {"text_config": {"num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention"] * 2}},
+        ("layers",),
+    ),
+    "a nested part that leaves its sizes to defaults": (
+        {"text_config": {"model_type": "llama"}, "num_hidden_layers": 5},
+        ("layers", "head_size"),
+    ),
+    "Qwen2-VL's name for another size": (
+        {"model_type": "qwen2_vl", "vision_config": {"hidden_size": 3584, "embed_dim": 1280}},
+        ("vision_hidden_size",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "unknown"), UNCERTAIN.values(), ids=UNCERTAIN.keys())
+def test_what_is_not_certain_stays_unknown(config: dict[str, Any], unknown: tuple[str, ...]):
+    facts = facts_of_config(config, None)
+    assert [getattr(facts, name) for name in unknown] == [None] * len(unknown)
+
+
+JUNK: tuple[Any, ...] = (None, True, -1, 0, 10**30, 1.5, float("nan"), "36", "", [], [None], {}, {"a": 1}, "x" * 5000)
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=[repr(j)[:12] for j in JUNK])
+def test_junk_in_any_field_of_a_file_counts_as_not_said(junk: Any):
+    for name in (*QWEN2_5_VL_7B, *QWEN3_VL_8B, *FP8):
+        facts_of_config({**QWEN2_5_VL_7B, **FP8, name: junk}, 17_534_247_392)
+    for part in ("text_config", "vision_config"):
+        for name in QWEN3_VL_8B[part]:
+            config = copy.deepcopy(QWEN3_VL_8B)
+            config[part][name] = junk
+            facts = facts_of_config(config, 17_534_247_392)
+            # The bounds of what travels hold: what could not be written down would be no fact.
+            assert from_api(to_api(facts), "hf://a/b").layers in (36, None)
+
+
+def test_facts_arrive_as_they_were_read():
+    facts = facts_of_config(QWEN3_VL_30B_A3B, 62_141_508_064)
+    arrived = from_api(to_api(facts), "hf://Qwen/x")
+    assert arrived == ModelFacts(**{**vars(facts), "evidence": "config.json of hf://Qwen/x, read in the cluster"})
+
+
+class TestPrecedence:
+    READ = facts_of_config(QWEN3_VL_8B, 17_534_247_392)
+
+    def test_the_spec_wins_over_what_was_read(self):
+        spec = ModelSpec(uri="pvc://m/x", architecture="Qwen2_5_VLForConditionalGeneration", parameters_billion=9)
+        facts = model_facts(spec, self.READ)
+        assert (facts.architecture, facts.parameters) == ("Qwen2_5_VLForConditionalGeneration", 9e9)
+        assert facts.layers == 36
+
+    def test_what_was_read_fills_in_what_the_table_does_not_say(self):
+        facts = model_facts(ModelSpec(uri="hf://Qwen/Qwen2-VL-7B-Instruct"), self.READ)
+        assert (facts.architecture, facts.layers) == ("Qwen2VLForConditionalGeneration", 28)
+        assert facts.parameters == self.READ.parameters
+
+    def test_the_size_of_a_quantised_weight_counts_where_its_number_is_not_known(self):
+        read = facts_of_config({**QWEN3_VL_8B, **FP8}, 10_591_000_064)
+        spec = ModelSpec(uri="pvc://m/x", parameters_billion=8)
+        assert (model_facts(spec, read).parameters, model_facts(spec, read).bytes_per_parameter) == (8e9, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "worth"),
+    [
+        ({"uri": "hf://Qwen/Qwen3-VL-8B-Instruct"}, False),
+        ({"uri": "hf://Qwen/Qwen3-VL-8B-Instruct", "architecture": "Other"}, True),
+        ({"uri": "hf://somebody/else"}, True),
+        ({"uri": "pvc://models/x", "architecture": "Qwen3VLForConditionalGeneration"}, True),
+        ({"uri": "pvc://models/x", "architecture": "A", "parametersBillion": 8}, False),
+        ({"uri": "oci://registry/x"}, False),
+        ({"uri": "file:///models/x"}, False),
+    ],
+)
+def test_files_are_read_where_they_can_be_and_would_say_more(spec: dict[str, Any], worth: bool):
+    assert worth_reading(ModelSpec.model_validate(spec)) is worth

@@ -1,0 +1,207 @@
+"""The inspector against a stand-in of the hub."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from unit.inspect.hub_stand_in import Answer, HubStandIn, hub_stand_in
+
+from vlm_operator.inspect.errors import Unread
+from vlm_operator.inspect.files import MOST_CONFIG_BYTES, parse_config
+from vlm_operator.inspect.hub import Hub, Patience
+
+CONFIG = {"architectures": ["Qwen3VLForConditionalGeneration"]}
+TOKEN = "hf_abcdefgh"
+QUICK = Patience(request=0.3, all=5.0, pauses=(0.01, 0.01))
+
+
+@pytest.fixture
+def hub() -> Iterator[HubStandIn]:
+    with hub_stand_in() as started:
+        started.says("config.json", Answer(json.dumps(CONFIG).encode()))
+        yield started
+
+
+def ask(hub: HubStandIn, revision: str | None = None, **options: Any) -> Hub:
+    return Hub("org/model", revision, **{"endpoint": hub.address, "patience": QUICK, **options})
+
+
+def refusal(hub: HubStandIn, **options: Any) -> Unread:
+    with pytest.raises(Unread) as caught:
+        parse_config(ask(hub, **options).config())
+    assert TOKEN not in caught.value.message
+    return caught.value
+
+
+def test_config_json_is_read_from_the_default_branch(hub: HubStandIn):
+    assert parse_config(ask(hub).config()) == CONFIG
+
+
+def test_a_revision_with_a_slash_is_one_part_of_the_path(hub: HubStandIn):
+    hub.says("config.json", Answer(b"{}"), revision="refs%2Fpr%2F1")
+    assert parse_config(ask(hub, "refs/pr/1").config()) == {}
+
+
+def test_the_token_is_sent_to_the_hub(hub: HubStandIn):
+    ask(hub, token=f"{TOKEN}\n").config()
+    assert hub.asked[0][1]["Authorization"] == f"Bearer {TOKEN}"
+
+
+def test_a_redirect_within_the_hub_keeps_the_token(hub: HubStandIn):
+    hub.says("config.json", Answer(status=307, headers={"Location": "/api/resolve-cache/config.json"}))
+    hub.answers["/api/resolve-cache/config.json"] = [Answer(json.dumps(CONFIG).encode())]
+    assert parse_config(ask(hub, token=TOKEN).config()) == CONFIG
+    assert hub.asked[1][1]["Authorization"] == f"Bearer {TOKEN}"
+
+
+def test_a_redirect_to_another_host_does_not_carry_the_token(hub: HubStandIn):
+    with hub_stand_in() as elsewhere:
+        elsewhere.answers["/signed"] = [Answer(json.dumps(CONFIG).encode())]
+        hub.says("config.json", Answer(status=302, headers={"Location": f"{elsewhere.address}/signed"}))
+        assert parse_config(ask(hub, token=TOKEN).config()) == CONFIG
+        assert "Authorization" not in elsewhere.asked[0][1]
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "gopher://x"])
+def test_a_redirect_away_from_http_is_not_followed(hub: HubStandIn, target: str):
+    hub.says("config.json", Answer(status=302, headers={"Location": target}))
+    assert refusal(hub).reason in ("ModelUnreadable", "HubUnreachable")
+
+
+def test_redirects_without_end_are_given_up(hub: HubStandIn):
+    hub.says("config.json", Answer(status=302, headers={"Location": "/org/model/resolve/main/config.json"}))
+    assert refusal(hub).reason == "ModelUnreadable"
+    assert len(hub.asked) < 20
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_without_a_token_a_closed_model_leads_to_the_token(hub: HubStandIn, status: int):
+    hub.says("config.json", Answer(status=status))
+    error = refusal(hub)
+    assert error.reason == "ModelAccessDenied"
+    assert "spec.model.tokenSecretRef" in error.message
+
+
+def test_with_a_token_a_closed_model_leads_to_its_page(hub: HubStandIn):
+    hub.says("config.json", Answer(status=403, headers={"X-Error-Code": "GatedRepo"}))
+    error = refusal(hub, token=TOKEN)
+    assert error.reason == "ModelAccessDenied"
+    assert "model's page" in error.message
+
+
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [("RevisionNotFound", "spec.model.revision"), ("RepoNotFound", "spec.model.uri"), ("EntryNotFound", "config.json")],
+)
+def test_what_is_missing_is_said(hub: HubStandIn, code: str, field: str):
+    hub.says("config.json", Answer(status=404, headers={"X-Error-Code": code}))
+    error = refusal(hub)
+    assert (error.reason, field in error.message) == ("ModelNotFound", True)
+    assert len(hub.asked) == 1, "what is not there is not asked for again"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_hub_that_stumbles_is_asked_again(hub: HubStandIn, status: int):
+    hub.says("config.json", Answer(status=status), Answer(status=status), Answer(json.dumps(CONFIG).encode()))
+    assert parse_config(ask(hub).config()) == CONFIG
+
+
+def test_a_hub_that_stays_down_is_given_up(hub: HubStandIn):
+    hub.says("config.json", Answer(status=503))
+    error = refusal(hub)
+    assert (error.reason, len(hub.asked)) == ("HubUnreachable", 3)
+    assert "503" in error.message
+    assert "HF_ENDPOINT" in error.message
+
+
+def test_a_hub_that_does_not_answer_is_given_up_in_time(hub: HubStandIn):
+    hub.says("config.json", Answer(pause_seconds=2))
+    begun = time.monotonic()
+    error = refusal(hub)
+    assert (error.reason, "in time" in error.message) == ("HubUnreachable", True)
+    assert time.monotonic() - begun < 2
+
+
+def test_a_body_that_only_drips_is_given_up_in_time(hub: HubStandIn):
+    hub.says("config.json", Answer(b"{" + b" " * 1000, drip_seconds=0.02))
+    begun = time.monotonic()
+    assert refusal(hub, patience=Patience(request=0.3, all=0.5, pauses=())).reason == "HubUnreachable"
+    assert time.monotonic() - begun < 2
+
+
+def test_a_port_where_nobody_listens_is_said():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://user:{TOKEN}@127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Unread) as caught:
+            Hub("org/model", None, endpoint=address, patience=QUICK).config()
+    assert caught.value.reason == "HubUnreachable"
+    assert TOKEN not in caught.value.message
+
+
+@pytest.mark.parametrize("endpoint", ["hub.example.com", "file:///etc", "", "https://"])
+def test_an_endpoint_that_is_no_address_is_refused(endpoint: str):
+    with pytest.raises(Unread, match="HF_ENDPOINT"):
+        Hub("org/model", None, endpoint=endpoint or "x", patience=QUICK)
+
+
+def test_a_token_with_a_line_break_inside_is_refused_without_showing_it(hub: HubStandIn):
+    assert refusal(hub, token=f"{TOKEN}\nX-Evil: 1").reason == "ModelAccessDenied"
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[1]", b"null", b"{" * 100_000, b'{"a": ' + b"[" * 200_000, b"\xff\xfe", b" " * (1 << 21)],
+    ids=["empty", "a page", "a list", "null", "braces", "deep", "no text", "huge"],
+)
+def test_what_is_no_config_json_is_unreadable(hub: HubStandIn, body: bytes):
+    hub.says("config.json", Answer(body))
+    assert refusal(hub).reason == "ModelUnreadable"
+
+
+def test_no_more_than_the_limit_of_a_huge_file_is_read(hub: HubStandIn):
+    hub.says("config.json", Answer(b"x" * (8 * MOST_CONFIG_BYTES)))
+    assert len(ask(hub).config()) == MOST_CONFIG_BYTES + 1
+
+
+class TestBytesOfTheWeights:
+    WEIGHTS = struct.pack("<Q", 100) + b" " * 100 + b"w" * 4096
+
+    def test_the_index_says_them(self, hub: HubStandIn):
+        index = {"metadata": {"total_size": 17_534_247_392}, "weight_map": {}}
+        hub.says("model.safetensors.index.json", Answer(json.dumps(index).encode()))
+        assert ask(hub).weights_bytes() == 17_534_247_392
+
+    def test_a_single_file_says_them_by_its_size_and_header(self, hub: HubStandIn):
+        with hub_stand_in() as storage:
+            storage.answers["/blob"] = [Answer(self.WEIGHTS)]
+            hub.says("model.safetensors", Answer(status=302, headers={"Location": f"{storage.address}/blob"}))
+            assert ask(hub, token=TOKEN).weights_bytes() == 4096
+            assert storage.asked[0][1]["Range"] == "bytes=0-7"
+
+    def test_a_server_without_ranges_says_them_too(self, hub: HubStandIn):
+        hub.says("model.safetensors", Answer(self.WEIGHTS, headers={"No-Ranges": "1"}))
+        assert ask(hub).weights_bytes() == 4096
+
+    @pytest.mark.parametrize(
+        "answer",
+        [Answer(status=503), Answer(b"<html>"), Answer(b'{"metadata": {"total_size": "many"}}'), Answer(b"[]")],
+        ids=["a broken hub", "a page", "a word", "a list"],
+    )
+    def test_they_stay_unknown_where_the_index_is_broken(self, hub: HubStandIn, answer: Answer):
+        hub.says("model.safetensors.index.json", answer)
+        assert ask(hub).weights_bytes() is None
+
+    def test_they_stay_unknown_without_safetensors(self, hub: HubStandIn):
+        assert ask(hub).weights_bytes() is None
+
+    def test_a_header_longer_than_its_file_is_not_believed(self, hub: HubStandIn):
+        hub.says("model.safetensors", Answer(struct.pack("<Q", 2**60) + b"w" * 4096))
+        assert ask(hub).weights_bytes() is None

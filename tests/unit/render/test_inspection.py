@@ -1,0 +1,127 @@
+"""The Job that reads a model's config.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.render.samples import service
+
+from vlm_operator.render import inspection_digest, inspection_job
+from vlm_operator.render.names import selector_labels
+
+IMAGE = "registry.example/vlm-operator:1"
+OWNER = {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService", "name": "vlm", "uid": "u", "controller": True}
+CLAIM = {"uri": "pvc://models/org/model"}
+HUB = {"uri": "hf://org/model"}
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return inspection_job(service(**spec), IMAGE, OWNER)
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    found: dict[str, Any] = job(**spec)["spec"]["template"]["spec"]
+    return found
+
+
+def container(**spec: Any) -> dict[str, Any]:
+    (found,) = pod(**spec)["containers"]
+    return dict(found)
+
+
+def test_it_belongs_to_the_service_ends_by_itself_and_nothing_takes_its_pod_for_an_engine():
+    made = job(model=HUB)
+    assert made["metadata"]["ownerReferences"] == [OWNER]
+    assert made["spec"]["activeDeadlineSeconds"] <= 180
+    assert made["spec"]["backoffLimit"] <= 2
+    labels = made["spec"]["template"]["metadata"]["labels"]
+    assert labels["vlmserve.dev/service"] == "vlm"
+    assert not selector_labels("vlm").items() <= labels.items()
+
+
+def test_the_longest_name_of_a_service_still_makes_a_valid_name():
+    made = inspection_job(service("a" * 40, model=HUB), IMAGE, OWNER)
+    assert len(made["metadata"]["name"]) <= 63
+
+
+def test_it_asks_for_no_gpu_and_no_rights():
+    found, main = pod(model=HUB), container(model=HUB)
+    assert "nvidia.com/gpu" not in str(found)
+    assert found["automountServiceAccountToken"] is False
+    assert found["securityContext"]["runAsNonRoot"] is True
+    assert main["image"] == IMAGE
+    assert main["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_a_hub_model_is_named_with_its_revision_and_its_token_stays_a_reference():
+    main = container(model={**HUB, "revision": "v1", "tokenSecretRef": {"name": "hub", "key": "token"}})
+    assert main["command"][3:] == ["hf://org/model", "--revision", "v1"]
+    assert main["env"] == [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}]
+
+
+def test_a_claim_is_mounted_where_the_engine_has_it_and_read_only():
+    (mount,) = container(model=CLAIM)["volumeMounts"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/models", True)
+    (volume,) = pod(model=CLAIM)["volumes"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "models", "readOnly": True}
+
+
+def test_the_way_to_the_hub_is_the_engine_s_and_nothing_else_of_its_environment_comes_along():
+    env = [
+        {"name": "HF_ENDPOINT", "value": "https://mirror.example"},
+        {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
+        {"name": "NCCL_DEBUG", "value": "INFO"},
+    ]
+    main = {"name": "main", "env": [{"name": "HF_ENDPOINT", "value": "https://nearer.example"}]}
+    made = container(model=HUB, engine={"env": env}, template={"spec": {"containers": [main]}})
+    assert made["env"] == [
+        {"name": "HF_ENDPOINT", "value": "https://nearer.example"},
+        {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
+    ]
+
+
+def test_where_the_user_s_pods_may_run_and_pull_from_so_may_it():
+    wishes: dict[str, Any] = {
+        "imagePullSecrets": [{"name": "mine"}],
+        "nodeSelector": {"pool": "a"},
+        "tolerations": [{"key": "pool", "operator": "Exists"}],
+        "securityContext": {"fsGroup": 2000},
+    }
+    engine = {"name": "main", "resources": {"limits": {"memory": "64Gi"}}}
+    found = pod(model=CLAIM, template={"spec": {**wishes, "containers": [engine]}})
+    assert {name: found[name] for name in ("imagePullSecrets", "nodeSelector", "tolerations")} == {
+        name: wishes[name] for name in ("imagePullSecrets", "nodeSelector", "tolerations")
+    }
+    assert (found["securityContext"]["fsGroup"], found["securityContext"]["runAsNonRoot"]) == (2000, True)
+    assert found["containers"][0]["resources"]["limits"]["memory"] != "64Gi"
+
+
+BASE: dict[str, Any] = {"model": HUB}
+SAME: dict[str, dict[str, Any]] = {
+    "the workload": {"workload": {"concurrency": 8}},
+    "replicas": {"replicas": 3},
+    "the served name": {"model": {**HUB, "name": "other"}},
+    "a setting": {"engine": {"settings": {"prefill_decode_interval": 3}}},
+}
+OTHER: dict[str, dict[str, Any]] = {
+    "the model": {"model": {"uri": "hf://org/other"}},
+    "the revision": {"model": {**HUB, "revision": "v2"}},
+    "the token": {"model": {**HUB, "tokenSecretRef": {"name": "hub", "key": "token"}}},
+    "the endpoint": {"engine": {"env": [{"name": "HF_ENDPOINT", "value": "https://mirror.example"}]}},
+    "a toleration": {"template": {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}}},
+}
+
+
+@pytest.mark.parametrize("change", SAME.values(), ids=SAME.keys())
+def test_what_does_not_change_the_files_does_not_make_them_read_again(change: dict[str, Any]):
+    assert inspection_digest(service(**BASE)) == inspection_digest(service(**{**BASE, **change}))
+
+
+@pytest.mark.parametrize("change", OTHER.values(), ids=OTHER.keys())
+def test_other_files_or_another_way_to_them_makes_them_read_again(change: dict[str, Any]):
+    assert inspection_digest(service(**BASE)) != inspection_digest(service(**{**BASE, **change}))
