@@ -161,6 +161,36 @@ class World:
         if status:
             self.status_of("pod", name, **status)
 
+    def inspecting_job(self, name: str = "vlm") -> str:
+        """The name of the one Job that reads the model of a service, as soon as it is there."""
+        return str(eventually(lambda: self.jobs(name)[0]["metadata"]["name"]))
+
+    def jobs(self, name: str = "vlm") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(
+            self("get", "jobs", "-l", f"vlmserve.dev/service={name}", "-o", "json")
+        )["items"]
+        return found
+
+    def answers(self, job: str, said: dict[str, Any] | None = None, **status: Any) -> None:
+        """Plays the Job's controller and a kubelet: the Job's pod, which has ended with these last words."""
+        if said is not None:
+            ended = {"exitCode": 1 if "failure" in said else 0, "reason": "Completed", "message": json.dumps(said)}
+            image = {"name": "inspect", "image": "x", "imageID": "x", "ready": False, "restartCount": 0}
+            status |= {"phase": "Succeeded", "containerStatuses": [{**image, "state": {"terminated": ended}}]}
+        live = self.get("job", job)
+        owner = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": job,
+            "uid": live["metadata"]["uid"],
+            "controller": True,
+        }
+        template = live["spec"]["template"]
+        metadata = {"name": f"{job}-0", "labels": template["metadata"]["labels"], "ownerReferences": [owner]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        self("create", "-f", "-", stdin=pod)
+        self.status_of("pod", f"{job}-0", **status)
+
     def versions(self) -> dict[str, str]:
         """The resource version of everything in the namespace that the operator may write."""
         kinds = "vlms,deployments,services,configmaps,events.events.k8s.io,horizontalpodautoscalers"
@@ -173,6 +203,7 @@ PATHS = {
     "deployment": ("apis/apps/v1", "deployments"),
     "service": ("api/v1", "services"),
     "configmap": ("api/v1", "configmaps"),
+    "job": ("apis/batch/v1", "jobs"),
     "hpa": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
     "leaderworkerset": ("apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
 }
@@ -242,6 +273,7 @@ OURS = {
     "deployments",
     "services",
     "configmaps",
+    "jobs",
     "events",
     "horizontalpodautoscalers",
     "pods",

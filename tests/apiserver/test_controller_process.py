@@ -137,6 +137,10 @@ def test_it_needs_no_more_rights_than_the_chart_gives(
     world.apply(workload={"concurrency": 64}, scaling={"maxReplicas": 3}, replicas=1)
     eventually(lambda: world.exists("hpa") and not world.exists("configmap", f"vlm-plan-{before}"))
     eventually(lambda: "KindMissing" in world("get", "events.events.k8s.io", "-o", "json"))
+    world.apply("unknown", model={"uri": "hf://org/model"})
+    job = world.inspecting_job("unknown")
+    world.answers(job, {"failure": {"reason": "ModelNotFound", "message": "there is no such model"}})
+    eventually(lambda: world.exists("deployment", "unknown") and not world.exists("job", job))
     assert "forbidden" not in operator.said()
     assert operator.metric("vlm_operator_errors_total") == 0
     assert operator.stop() == 0
@@ -161,6 +165,7 @@ def test_without_rights_it_says_so_and_ends_with_an_error(api_server: Any, tmp_p
         ([], "--runtime-image"),
         (["--runtime-image", "x", "--metrics-address", "8080"], "[HOST]:PORT"),
         (["--runtime-image", "x", "--log-level", "loud"], "loud"),
+        (["--runtime-image", "x", "--profiles", "/no/such/folder"], "/no/such/folder: cannot be read"),
     ],
 )
 def test_wrong_options_are_refused_in_words(options: list[str], says: str):

@@ -18,6 +18,7 @@ from vlm_operator.cli.main import main
 Plan = Callable[..., Result]
 JSON = ("-o", "json")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+FAMILIES = Path(__file__).resolve().parents[3] / "operator" / "vlm_operator" / "profiles"
 
 
 def test_a_plan_is_exit_code_0_and_json_on_standard_output(plan: Plan) -> None:
@@ -179,3 +180,24 @@ def test_a_mount_without_a_volume_is_refused_in_a_sentence(plan: Plan) -> None:
     result = plan(service(template=template))
     assert (result.code, result.out) == (2, "")
     assert result.err == ("error: spec.template.spec.containers: the mount at /data names no volume: give it a name\n")
+
+
+def test_a_measured_set_of_ones_own_is_in_the_plan(plan: Plan, tmp_path: Path) -> None:
+    family = yaml.safe_load((FAMILIES / "qwen3_vl.yaml").read_text())
+    interval = next(s for s in family["profiles"][0]["settings"] if s["name"] == "prefill_decode_interval")
+    interval["value"] = 33
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    (folder / "ours.yaml").write_text(yaml.safe_dump(family))
+    result = plan(service(workload=WORKLOAD), flags=(*JSON, "--profiles", str(folder)))
+    assert result.code == 0
+    (setting,) = [s for s in result.json["settings"] if s["name"] == "prefill_decode_interval"]
+    assert (setting["value"], setting["source"]) == (33, "profile")
+
+
+def test_a_wrong_set_of_ones_own_is_exit_code_2_with_file_and_field(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles" / "ours.yaml").write_text("family: ours\n")
+    result = plan(service(), flags=("--profiles", str(tmp_path / "profiles")))
+    assert (result.code, result.out) == (2, "")
+    assert "ours.yaml: architectures: is required" in result.err

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from unit.render.samples import plan, service
 
+from vlm_api.model import Inspection
 from vlm_api.plan import Finding, PlanMemory, Severity
 from vlm_api.reasons import FAILURES, Conditions
 from vlm_api.report import EffectiveSetting, Failure, Phase, Report
@@ -284,3 +285,45 @@ def test_every_reason_has_a_sentence():
     assert constants == set(reasons.SENTENCES)
     assert all(sentence.endswith(".") for sentence in reasons.SENTENCES.values())
     assert not constants & set(FAILURES)
+
+
+INSPECTING = "the Job vlm-inspect-x reads the model's config.json"
+UNREAD = Inspection(
+    digest="d", failure=Failure(reason="ModelAccessDenied", message="the hub answers 401: give a token")
+)
+
+
+def test_a_new_service_whose_model_is_being_read_is_on_its_way_and_says_so():
+    found = verdicts(Observed(inspecting=INSPECTING))
+    assert found["ModelReady"] == ("Unknown", "Inspecting")
+    assert found["Progressing"] == ("True", "Inspecting")
+    assert found["Ready"] == ("False", "Inspecting")
+    for name in ("HardwareResolved", "OverridesResolved", "ResourceFit"):
+        assert found[name] == ("Unknown", "Inspecting")
+
+
+def test_a_service_that_serves_stays_ready_while_another_model_is_being_read():
+    found = verdicts(replace(SERVED, inspecting=INSPECTING))
+    assert (found["Ready"], found["Progressing"]) == (("True", "Serving"), ("True", "Inspecting"))
+
+
+def test_a_suspended_service_whose_model_is_being_read_is_suspended():
+    assert verdicts(Observed(inspecting=INSPECTING), suspend=True)["Ready"] == ("False", "Suspended")
+
+
+def test_a_model_that_could_not_be_read_is_told_until_an_engine_has_loaded_it_and_holds_nothing_back():
+    starting = Observed(plan=PLAN, replicas=STARTING, pods=[pod()], inspection=UNREAD)
+    assert verdicts(starting)["ModelReady"] == ("False", "ModelAccessDenied")
+    assert verdicts(starting)["Ready"] == ("False", "Starting")
+    loading = replace(starting, reports={"vlm-0": report(phase=Phase.CAPTURING_GRAPHS)})
+    assert verdicts(loading)["ModelReady"] == ("True", "ModelLoaded")
+    assert verdicts(replace(SERVED, inspection=UNREAD))["Ready"] == ("True", "Serving")
+
+
+def test_what_was_read_stays_in_the_status_and_a_failure_is_told_once():
+    first = conclude(service(), Observed(plan=PLAN, inspection=UNREAD), None, NOW)
+    assert first.model == UNREAD
+    assert ("Warning", "ModelAccessDenied", "the hub answers 401: give a token") in list(told(None, first))
+    again = conclude(service(), Observed(plan=PLAN, inspection=first.model), first, LATER)
+    assert list(told(first, again)) == []
+    assert conclude(service(), Observed(plan=PLAN, inspection=Inspection()), first, LATER).model is None
