@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tomllib
 import yaml
 from chart.rendering import CHART, REPOSITORY, ChartError, helm, only, render_chart
+
+from vlm_operator.families import families
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -35,6 +38,9 @@ def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
         pytest.param({"watchNamespaces": ["Team_A"]}, "watchNamespaces", id="no name of a namespace"),
         pytest.param({"image": {"repository": "r/x:v1"}}, "repository", id="a tag inside the repository"),
         pytest.param({"image": {"repository": "r/x", "digest": "abc"}}, "digest", id="a digest without its algorithm"),
+        pytest.param({"profiles": {"ours": "family: ours"}}, "ours", id="text where a family belongs"),
+        pytest.param({"profiles": {"ours": {"family": "ours"}}}, "architectures", id="a family without its models"),
+        pytest.param({"profiles": {"Our Set": {}}}, "profiles", id="no name of a file"),
         pytest.param({"replicaCount": "two"}, "replicaCount", id="a word where a number belongs"),
     ],
 )
@@ -100,6 +106,34 @@ def test_a_registry_with_a_port_is_not_taken_for_a_tag() -> None:
 def test_without_an_image_the_chart_says_where_to_get_one() -> None:
     with pytest.raises(ChartError, match=r"image\.repository: no image .* the Dockerfile.*\(docs/install\.md\)"):
         render_chart({"image": {"repository": ""}})
+
+
+def test_families_of_one_s_own_are_mounted_and_read_by_the_operator_as_they_were_written(tmp_path: Path) -> None:
+    shipped = yaml.safe_load((REPOSITORY / "operator/vlm_operator/profiles/qwen3_vl.yaml").read_text())
+    manifests = render_chart({"profiles": {"ours": shipped}})
+    config_map, pod = only(manifests, "ConfigMap"), only(manifests, "Deployment")["spec"]["template"]["spec"]
+    (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "profiles"]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == "profiles"]
+    assert volume["configMap"]["name"] == config_map["metadata"]["name"]
+    assert environment({"profiles": {"ours": shipped}})["VLM_OPERATOR_PROFILES"] == mount["mountPath"]
+    for name, text in config_map["data"].items():
+        (tmp_path / name).write_text(text)
+    assert sorted(config_map["data"]) == ["ours.yaml"]
+    # Helm writes large numbers as 1.6777216e+07.
+    read = {family.family: family for family in families(str(tmp_path))}
+    assert read == {family.family: family for family in families(None)}
+
+
+def test_a_changed_family_restarts_the_operator_and_none_leaves_no_trace() -> None:
+    def annotations(**profiles: Any) -> Any:
+        return only(render_chart({"profiles": profiles}), "Deployment")["spec"]["template"]["metadata"].get(
+            "annotations"
+        )
+
+    family = {"family": "ours", "architectures": ["A"], "images": {"patch_size": 14}}
+    assert annotations() is None
+    assert annotations(ours=family) != annotations(ours={**family, "architectures": ["B"]})
+    assert not [m for m in render_chart() if m["kind"] == "ConfigMap"]
 
 
 def test_chart_and_project_have_the_same_version() -> None:

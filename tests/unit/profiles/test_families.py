@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from vlm_operator.errors import InvalidInput
 from vlm_operator.families import families
 from vlm_operator.planning import make_plan
 from vlm_operator.profiles import family_of, shipped
+from vlm_operator.resolve.conditions import NAMES
 
 IMAGES = {
     "patch_size": 14,
@@ -182,3 +184,13 @@ def test_the_same_family_in_two_files_is_refused(tmp_path: Path):
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(InvalidInput, match="cannot be read"):
         families(str(tmp_path / "none"))
+
+
+def test_the_set_that_the_documentation_shows_is_a_valid_one(tmp_path: Path):
+    page = (Path(__file__).resolve().parents[3] / "docs" / "tuning.md").read_text()
+    (block,) = [b for b in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S) if b.startswith("profiles:")]
+    ours = yaml.safe_load(block)["profiles"]
+    found = {f.family: f for f in families(write(tmp_path, **ours))}
+    assert [p.name for p in found["qwen2_5_vl"].profiles] == ["qwen2_5_vl.a100"]
+    conditions = page[page.index("Conditions are") :]
+    assert {name for name in NAMES if name in conditions} == NAMES
