@@ -15,6 +15,7 @@ BUDGET_SECONDS = {
     "unit": 90,
     "docs": 10,
     "demo": 10,
+    "monitoring": 10,
     "chart": 60,
     "apiserver": 240,
     "conformance": 300,

@@ -23,6 +23,9 @@ ARGS = [
 ]  # fmt: skip
 ENV = {"TORCHDYNAMO_DISABLE": "1", "SGLANG_EXPOSE_OWN_ENV_VARS": "1", "SGLANG_VLM_CACHE_SIZE_MB": "64"}
 
+# The engine's image has a Python of its own, without this environment's packages.
+PYTHON = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+
 Start = Callable[..., Container]
 
 
@@ -39,12 +42,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start_below_runtime(library: Path, folder: Path, *, env: Mapping[str, str] | None = None, **plan: Any) -> Container:
     """Starts the engine as its container does."""
-    # The engine's image has a Python of its own, without this environment's packages.
-    python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     return Container(
         folder,
         make_plan(**plan),
-        program=[str(python), str(library / "start.py")],
+        program=[PYTHON, str(library / "start.py")],
         env={"PYTHONPATH": str(ENGINE), "VLMSERVE_API_KEY": KEY, "HF_HUB_OFFLINE": "1", **(env or {})},
     )
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
+import re
 import threading
 import time
 
 import pytest
 from engine.conftest import KEY, Start
+from monitoring.promtool import complaints
+from prometheus_client.parser import text_string_to_metric_families
 from unit.runtime.harness import Container
 
 from vlm_api.plan import Setting, Source
 from vlm_runtime.image import data_url
+from vlm_runtime.images import image_counts
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -36,12 +41,12 @@ def serving(engine: Start) -> Container:
     return run
 
 
-def ask(run: Container, key: str = KEY, **body: object) -> http.client.HTTPResponse:
-    """A question about a picture."""
-    content = [
-        {"type": "image_url", "image_url": {"url": data_url(256, 128)}},
-        {"type": "text", "text": "what is this?"},
-    ]
+def ask(
+    run: Container, key: str = KEY, images: tuple[tuple[int, int], ...] = ((256, 128),), **body: object
+) -> http.client.HTTPResponse:
+    """A question about pictures of these widths and heights."""
+    content: list[object] = [{"type": "image_url", "image_url": {"url": data_url(*size)}} for size in images]
+    content.append({"type": "text", "text": "what is this?"})
     question = {"model": "tiny", "messages": [{"role": "user", "content": content}], "temperature": 0, **body}
     connection = http.client.HTTPConnection("127.0.0.1", run.engine_port, timeout=120)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
@@ -94,6 +99,65 @@ def test_the_engines_own_metrics_are_served(serving: Container) -> None:
     assert status == 200
     assert "sglang:num_running_reqs" in text
     assert 'vlm_runtime_phase{phase="Ready"} 1.0' in serving.get("/metrics")[1]
+
+
+def added_metrics(run: Container) -> str:
+    """What our plugins add to the engine's own metrics."""
+    status, text = run.get("/metrics", run.engine_port)
+    assert status == 200
+    ours = re.compile(r"^(?:# (?:HELP|TYPE) )?vlmserve_")
+    return "".join(f"{line}\n" for line in text.splitlines() if ours.match(line))
+
+
+def added(run: Container) -> dict[str, float]:
+    """Sample -> value, without the buckets of histograms."""
+    return {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(added_metrics(run))
+        for sample in family.samples
+        if not sample.name.endswith("_bucket")
+    }
+
+
+def test_images_are_counted_beside_the_engines_own_metrics(serving: Container) -> None:
+    before = added(serving)
+    fresh = [(320 + 32 * number, 256) for number in range(4)]
+    for images in [(fresh[0],), (fresh[1], fresh[2]), (fresh[0],), (fresh[3], fresh[3])]:
+        assert ask(serving, images=tuple(images), max_tokens=1).status == 200
+    grown = {name: value - before[name] for name, value in added(serving).items()}
+    # Four requests with six images, of which one came in an earlier request and one twice in the same.
+    assert grown["vlmserve_images_received_total"] == 6
+    assert grown["vlmserve_images_repeated_total"] == 2
+    assert (grown["vlmserve_request_images_count"], grown["vlmserve_request_images_sum"]) == (4, 6)
+    assert grown["vlmserve_image_preprocessing_seconds_count"] == 4
+    # 24 bytes a pixel, and these sizes need no rounding.
+    shown = [*fresh[:3], fresh[0], fresh[3], fresh[3]]
+    assert grown["vlmserve_image_feature_bytes_total"] == sum(24 * width * height for width, height in shown)
+    serving.wait_for(lambda: serving.report()["images"] is not None, "counted by the runtime")
+    assert image_counts(added_metrics(serving).encode()) == tuple(
+        added(serving)[f"vlmserve_images_{what}_total"] for what in ("received", "repeated")
+    )
+    sent = [len(base64.b64decode(data_url(*size).partition(",")[2])) for size in shown]
+    assert grown["vlmserve_image_received_bytes_total"] == sum(sent)
+
+
+def test_the_vision_tower_is_timed_in_the_process_that_runs_it(serving: Container) -> None:
+    before = added(serving)
+    assert ask(serving, images=((512, 288), (544, 288)), max_tokens=1).status == 200
+    after = added(serving)
+    assert after["vlmserve_vision_encoded_images_total"] - before["vlmserve_vision_encoded_images_total"] == 2
+    assert after["vlmserve_vision_encode_seconds_count"] > before["vlmserve_vision_encode_seconds_count"]
+    assert after["vlmserve_vision_encode_seconds_sum"] > before["vlmserve_vision_encode_seconds_sum"]
+
+
+def test_without_a_gpu_there_is_no_series_of_its_pool(serving: Container) -> None:
+    assert "image_pool" not in added_metrics(serving)
+    assert "no metrics of" not in serving.log()
+    assert "vlm_runtime_nvml_up 0.0" in serving.get("/metrics")[1]
+
+
+def test_what_the_plugins_add_keeps_prometheus_rules(serving: Container) -> None:
+    assert complaints(added_metrics(serving)) == []
 
 
 def get_from_outside(run: Container, path: str) -> tuple[int, bytes]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from vlm_runtime.sglang import metrics
 from vlm_runtime.sglang.harmless import Harmless, hook
 
-_RUNNER: Final = "sglang.srt.model_executor.model_runner"
+_SCHEDULER: Final = "sglang.srt.managers.scheduler"
 _METHOD: Final = "get_image_feature"
 # Batches whose end was not seen yet. More are only there while nothing is encoded, so the oldest can go.
 _MOST_PENDING: Final = 64
@@ -25,7 +25,7 @@ _MOST_PENDING: Final = 64
 
 def install() -> None:
     """What SGLang calls in each of its processes; does something only in those that run the model."""
-    if multiprocessing.parent_process() is None or _RUNNER not in sys.modules or not metrics.enabled():
+    if multiprocessing.parent_process() is None or _SCHEDULER not in sys.modules or not metrics.enabled():
         return
     Harmless("the vision tower")(_hook_loading)
 
@@ -33,15 +33,14 @@ def install() -> None:
 def _hook_loading() -> None:
     harmless = Harmless("the vision tower")
 
-    def after_loading(_: Any, runner: Any, *__: Any, **___: Any) -> None:
-        harmless(_hook_model, type(runner.model))
+    def after_loading(_: Any, scheduler: Any, *__: Any, **___: Any) -> None:
+        harmless(lambda: _hook_model(type(scheduler.tp_worker.model_runner.model)))
 
-    hook(sys.modules[_RUNNER].ModelRunner, "load_model", "AFTER", after_loading)
+    hook(sys.modules[_SCHEDULER].Scheduler, "init_tp_model_worker", "AFTER", after_loading)
 
 
 def _hook_model(model: type) -> None:
-    # A second runner in this process has the draft model of speculative decoding, or the same model once more.
-    if hasattr(model, _METHOD) and not hasattr(getattr(model, _METHOD), "__wrapped__"):
+    if hasattr(model, _METHOD):  # a model for text alone has none
         hook(model, _METHOD, "AROUND", around_encoding(VisionTimer(sys.modules["torch"])))
 
 
