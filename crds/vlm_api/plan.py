@@ -98,6 +98,8 @@ class PlanHardware(ApiModel):
     """True: devices come through dynamic resource allocation."""
     match_labels: dict[str, Short] = {}
     """Node labels that hold the pods to this hardware; they match an autoscaler's future nodes too."""
+    avoid_labels: dict[str, Annotated[list[Short], Field(max_length=64)]] = {}
+    """Node labels of hardware that spec.hardware rules out: while no other is there, pods wait rather than use it."""
     nodes: Annotated[list[Short], Field(max_length=64)] = []
     """Nodes that the pods may run on, at most 64 of them."""
     passed_over: Annotated[list[PassedOver], Field(max_length=64)] = []

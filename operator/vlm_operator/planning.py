@@ -283,6 +283,7 @@ def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -
         resource_name=None if claims else spec.hardware.resource_name,
         claims=claims,
         match_labels=dict(sorted(gpu.match_labels.items())) if gpu else {},
+        avoid_labels={key: list(values)[:SHOWN_NODES] for key, values in choice.avoid_labels.items()},
         nodes=[n.name for n in nodes][:SHOWN_NODES],
         passed_over=list(choice.passed_over)[:SHOWN_NODES],
     )

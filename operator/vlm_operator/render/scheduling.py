@@ -65,4 +65,6 @@ def _expressions(plan: ServingPlan) -> list[Manifest]:
         ]
     if hardware.device != "cpu" and hardware.nodes and hardware.passed_over:
         return [{"key": "kubernetes.io/hostname", "operator": "In", "values": sorted(hardware.nodes)}]
-    return []
+    return [
+        {"key": key, "operator": "NotIn", "values": values} for key, values in sorted(hardware.avoid_labels.items())
+    ]

@@ -33,6 +33,8 @@ class Choice:
     source: str = "unknown"
     wished: GpuFacts | None = field(default=None)
     """The GPU that the spec describes, where no node has it yet."""
+    avoid_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Labels of the nodes that the spec's wishes rule out, where no node was chosen."""
 
 
 def devices_per_pod(spec: VLMServiceSpec) -> int:
@@ -69,7 +71,7 @@ def choose_hardware(
         passed.append(PassedOver(node=node.name, reason=why or "has no GPU"))
     classes = _classes(usable, in_use)
     if not classes:
-        return _none(spec, tuple(passed), never)
+        return replace(_none(spec, tuple(passed), never), avoid_labels=_ruled_out(spec, nodes))
     best = min(classes, key=lambda c: (*rank(c.gpu), -c.free, str(c.gpu.product), c.nodes[0].name))
     chosen = {n.name for n in best.nodes}
     for other in classes:
@@ -129,6 +131,19 @@ def _not_wished(spec: VLMServiceSpec, node: NodeFacts) -> str | None:
     if wish.products and gpu.product not in wish.products:
         return f"has {gpu.product or 'a product that no label names'}, which is not among hardware.products"
     return None
+
+
+def _ruled_out(spec: VLMServiceSpec, nodes: tuple[NodeFacts, ...]) -> dict[str, tuple[str, ...]]:
+    """Label -> values of the nodes that have other GPUs than wished, those that are cordoned or not ready included.
+
+    By product where that is labelled: future nodes without any label, as autoscalers imagine them, stay possible.
+    """
+    found: dict[str, set[str]] = {}
+    for node in nodes:
+        if node.gpu is not None and _not_wished(spec, node):
+            key, value = next(iter(node.gpu.match_labels.items()), ("kubernetes.io/hostname", node.name))
+            found.setdefault(key, set()).add(value)
+    return {key: tuple(sorted(values)) for key, values in sorted(found.items())}
 
 
 def _impossible(spec: VLMServiceSpec, gpu: GpuFacts, needed: int) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ import pytest
 from unit.plan.builders import RUNTIME_IMAGE, a100, cluster, images, node, plan, reasons, service, values
 
 from vlm_api.plan import Severity
-from vlm_operator.planning import make_plan
+from vlm_operator.planning import make_plan, seal
 
 
 def chosen(made) -> list[str]:
@@ -44,6 +44,27 @@ def test_among_equals_the_class_with_most_free_devices_is_chosen():
 )
 def test_a_wish_of_the_user_decides(hardware, taken):
     assert chosen(plan(service(hardware=hardware), node("hopper"), a100("ampere"))) == taken
+
+
+def test_hardware_that_a_wish_rules_out_is_not_used_while_the_wished_one_is_missing():
+    wish = service(hardware={"products": ["NVIDIA-L40S"]})
+    for nodes in ([node("hopper"), a100()], [a100(spec={"unschedulable": True}), node("hopper")]):
+        made = seal(plan(wish, *nodes), wish)
+        assert chosen(made.plan) == []
+        (term,) = terms(made.pod_template)
+        assert term["matchExpressions"] == [
+            {
+                "key": "nvidia.com/gpu.product",
+                "operator": "NotIn",
+                "values": ["NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"],
+            }
+        ]
+    assert "affinity" not in seal(plan(service(), node("plain", count=0)), service()).pod_template["spec"]
+
+
+def terms(pod_template) -> list:
+    node_affinity = pod_template["spec"]["affinity"]["nodeAffinity"]
+    return node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
 
 
 @pytest.mark.parametrize(
