@@ -30,6 +30,8 @@ MERGE_KEYS: Mapping[str, str] = {
     "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
 }
+# Maps whose keys are the user's own words, and no fields: a label may be called "env".
+FREE_MAPS = frozenset({"labels", "annotations", "nodeSelector"})
 # Lists whose entries have no identity: the user's are added to ours.
 APPENDED = frozenset({"tolerations"})
 # Entries that say one whole thing: mixing two of them makes nonsense.
@@ -45,6 +47,8 @@ ONE_OF: Mapping[str, frozenset[str]] = {
 }
 
 Tree = dict[str, Any]
+
+_DIRECTIVES = "of the merge directives only $patch: delete and $patch: replace are supported"
 
 
 def merge_template(ours: Tree, theirs: Mapping[str, Any], path: str = "spec.template") -> Tree:
@@ -62,7 +66,7 @@ def merge_template(ours: Tree, theirs: Mapping[str, Any], path: str = "spec.temp
 def _merge_maps(ours: Tree, theirs: Mapping[str, Any], path: str, field: str) -> Tree:
     directive = theirs.get("$patch")
     if directive == "replace":
-        return {k: deepcopy(v) for k, v in theirs.items() if k != "$patch"}
+        return {k: _new(v, f"{path}.{k}") for k, v in theirs.items() if v is not None and k != "$patch"}
     if directive is not None:
         raise InvalidInput(f"{path}.$patch", f"{directive!r} works on list entries only: write null to remove a field")
     result = deepcopy(ours)
@@ -73,28 +77,28 @@ def _merge_maps(ours: Tree, theirs: Mapping[str, Any], path: str, field: str) ->
     for key, value in theirs.items():
         here = f"{path}.{key}"
         if key.startswith("$"):
-            raise InvalidInput(here, "of the merge directives only $patch: delete and $patch: replace are supported")
+            raise InvalidInput(here, _DIRECTIVES)
         if value is None:
             result.pop(key, None)
-        elif key in MERGE_KEYS or key in APPENDED:
+        elif field not in FREE_MAPS and (key in MERGE_KEYS or key in APPENDED):
             result[key] = _merge_lists(result.get(key) or [], value, here, key)
         elif isinstance(value, Mapping) and isinstance(result.get(key), dict):
             result[key] = _merge_maps(result[key], value, here, key)
         elif isinstance(result.get(key), dict | list) and not isinstance(value, Mapping | list):
             raise InvalidInput(here, f"{value!r} cannot stand here: write a {_shape(result[key])}")
         else:
-            result[key] = _without_nulls(value)
+            result[key] = _new(value, here)
     return result
 
 
 def _merge_lists(ours: list[Any], theirs: Any, path: str, field: str) -> list[Any]:
     if not isinstance(theirs, list):
         raise InvalidInput(path, f"{theirs!r} cannot stand here: write a list")
-    if field in APPENDED:
-        return deepcopy(ours) + [e for e in deepcopy(theirs) if e not in ours]
-    key = MERGE_KEYS[field]
+    key = MERGE_KEYS.get(field, "")
     if any(isinstance(e, Mapping) and e.get("$patch") == "replace" and key not in e for e in theirs):
-        return [deepcopy(e) for e in theirs if not (isinstance(e, Mapping) and "$patch" in e)]
+        return [_new(e, path) for e in theirs if not (isinstance(e, Mapping) and "$patch" in e)]
+    if field in APPENDED:
+        return deepcopy(ours) + [_new(e, f"{path}[{i}]") for i, e in enumerate(theirs) if e not in ours]
     result = deepcopy(ours)
     for index, entry in enumerate(theirs):
         here = f"{path}[{index}]"
@@ -105,9 +109,9 @@ def _merge_lists(ours: list[Any], theirs: Any, path: str, field: str) -> list[An
             if at is not None:
                 del result[at]
         elif at is None:
-            result.append(_without_nulls(entry))
+            result.append(_new(entry, here))
         elif field in REPLACED_WHOLE or entry.get("$patch") == "replace" or _another_source(result[at], entry, field):
-            result[at] = _without_nulls({k: v for k, v in entry.items() if k != "$patch"})
+            result[at] = _new(entry, here)
         else:
             result[at] = _merge_maps(result[at], entry, here, field)
     return result
@@ -126,10 +130,18 @@ def _another_source(ours: Mapping[str, Any], theirs: Mapping[str, Any], field: s
     return bool(theirs.keys() - {"name"}) and ours.keys() != theirs.keys()
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    return deepcopy(value)
+def _new(value: Any, path: str) -> Any:
+    """A part of the user's of which we have nothing: without nulls, and without directives, which say nothing here."""
+    if isinstance(value, list):
+        return [_new(entry, f"{path}[{index}]") for index, entry in enumerate(value)]
+    if not isinstance(value, Mapping):
+        return value
+    for key in value:
+        if str(key).startswith("$") and not (key == "$patch" and value[key] == "replace"):
+            raise InvalidInput(
+                f"{path}.{key}", _DIRECTIVES if key != "$patch" else "there is nothing of ours to change here"
+            )
+    return {k: _new(v, f"{path}.{k}") for k, v in value.items() if v is not None and k != "$patch"}
 
 
 def _shape(value: object) -> str:

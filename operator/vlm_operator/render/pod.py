@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vlm_api.names import GROUP, MAIN_CONTAINER
+from vlm_api.names import GROUP, INSTALL_CONTAINER, MAIN_CONTAINER
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
 from vlm_operator.errors import InvalidInput
@@ -14,7 +14,7 @@ from vlm_operator.render.claims import claim_template_name
 from vlm_operator.render.container import install_container, main_container
 from vlm_operator.render.merge import merge_template
 from vlm_operator.render.names import Manifest
-from vlm_operator.render.scheduling import hold_to_hardware, tolerations
+from vlm_operator.render.scheduling import hold_to_hardware, resources, tolerations
 from vlm_operator.render.volumes import volumes
 
 # The user of distroless images called "nonroot". The engine needs no entry in /etc/passwd, only an id that is not 0;
@@ -80,6 +80,7 @@ def _finished(template: Manifest, plan: ServingPlan, service: VLMService) -> Man
     main = next((c for c in spec.get("containers") or [] if c.get("name") == MAIN_CONTAINER), None)
     if main is None:
         raise InvalidInput("spec.template.spec.containers", f"the container {MAIN_CONTAINER!r} must stay")
+    _refuse_what_no_pod_can_be(template, main, plan, service)
     theirs = _container(service.spec.template, MAIN_CONTAINER)
     if "command" not in theirs:
         # They are engine arguments, so they are in the plan already, checked and in their place.
@@ -89,6 +90,35 @@ def _finished(template: Manifest, plan: ServingPlan, service: VLMService) -> Man
         spec["affinity"] = affinity
     spec["volumes"] = _mounted(spec, plan, service)
     return template
+
+
+def _refuse_what_no_pod_can_be(template: Manifest, main: Manifest, plan: ServingPlan, service: VLMService) -> None:
+    """What the API server would refuse in words about the Deployment, or what could never start."""
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if not names.object_labels(service.name).items() <= labels.items():
+        raise InvalidInput(
+            "spec.template.metadata.labels", "the operator's own labels must stay: add yours beside them"
+        )
+    init = [c.get("name") for c in template["spec"].get("initContainers") or []]
+    if INSTALL_CONTAINER not in init:
+        raise InvalidInput(
+            "spec.template.spec.initContainers",
+            f"the init container {INSTALL_CONTAINER!r} must stay, since it brings the runtime",
+        )
+    for container in template["spec"]["containers"]:
+        if container.get("name") in init:
+            raise InvalidInput(
+                "spec.template.spec.initContainers",
+                f"{container['name']!r} is also the name of a container: choose another",
+            )
+    name = plan.hardware.resource_name
+    for kind, wanted in resources(plan).items():
+        have = (main.get("resources") or {}).get(kind) or {}
+        if kind != "claims" and name in wanted and str(have.get(name)) != wanted[name]:
+            raise InvalidInput(
+                f"spec.template.spec.containers[name={MAIN_CONTAINER}].resources.{kind}",
+                f"{wanted[name]} {name} must stay, as the plan asks for: for another number set spec.parallelism",
+            )
 
 
 def _mounted(spec: Manifest, plan: ServingPlan, service: VLMService) -> list[Manifest]:

@@ -116,3 +116,35 @@ def test_what_is_not_shaped_like_a_pod_template_is_refused_with_its_path(theirs,
     with pytest.raises(InvalidInput) as refused:
         merged(theirs)
     assert refused.value.path == path
+
+
+@pytest.mark.parametrize("word", ["env", "ports", "volumes", "claims", "tolerations"])
+def test_a_label_may_be_called_like_a_list_of_a_pod(word):
+    assert merged({"metadata": {"labels": {word: "x"}}})["metadata"]["labels"] == {"a": "1", word: "x"}
+
+
+def test_patch_replace_takes_the_users_tolerations_alone():
+    theirs = [{"$patch": "replace"}, {"key": "team", "operator": "Exists"}]
+    assert merged({"spec": {"tolerations": theirs}})["spec"]["tolerations"] == [{"key": "team", "operator": "Exists"}]
+
+
+def test_patch_replace_of_what_we_do_not_have_leaves_no_directive_in_the_pod():
+    selector = {"$patch": "replace", "pool": "vision"}
+    assert merged({"spec": {"nodeSelector": selector}})["spec"]["nodeSelector"] == {"pool": "vision"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"volumes": [{"name": "new", "$retainKeys": ["name"]}]}, "spec.template.spec.volumes[0].$retainKeys"),
+        ({"tolerations": [{"$patch": "delete", "key": "x"}]}, "spec.template.spec.tolerations[0].$patch"),
+        (
+            {"containers": [{"name": "new", "env": [{"name": "A", "$patch": "delete"}]}]},
+            "spec.template.spec.containers[0].env[0].$patch",
+        ),
+    ],
+)
+def test_a_directive_that_says_nothing_is_refused_and_never_reaches_the_pod(spec, path):
+    with pytest.raises(InvalidInput) as refused:
+        merged({"spec": spec})
+    assert refused.value.path == path

@@ -249,3 +249,41 @@ def test_the_engines_container_cannot_be_deleted():
 def required_terms(spec: dict) -> list[dict]:
     node_affinity = spec["affinity"]["nodeAffinity"]
     return node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "says"),
+    [
+        ({"metadata": {"labels": None}}, "spec.template.metadata.labels", "must stay"),
+        ({"metadata": {"labels": {"$patch": "replace"}}}, "spec.template.metadata.labels", "must stay"),
+        (
+            {"spec": {"initContainers": [{"name": "install-runtime", "$patch": "delete"}]}},
+            "spec.template.spec.initContainers",
+            "must stay, since it brings the runtime",
+        ),
+        (
+            {"spec": {"initContainers": [{"name": "main", "image": "x"}]}},
+            "spec.template.spec.initContainers",
+            "is also the name of a container",
+        ),
+        (
+            {"spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 4}}}]}},
+            "spec.template.spec.containers[name=main].resources.limits",
+            "1 nvidia.com/gpu must stay, as the plan asks for: for another number set spec.parallelism",
+        ),
+        (
+            {"spec": {"containers": [{"name": "main", "resources": None}]}},
+            "spec.template.spec.containers[name=main].resources.limits",
+            "must stay",
+        ),
+    ],
+)
+def test_what_the_api_server_would_refuse_or_could_never_start_is_refused_in_a_sentence(template, path, says):
+    with pytest.raises(InvalidInput, match=says) as refused:
+        pod(plan(), service(template=template))
+    assert refused.value.path == path
+
+
+def test_the_planned_number_of_gpus_may_be_repeated():
+    template = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
+    assert main(plan(), service(template=template))["resources"]["limits"] == {"nvidia.com/gpu": 1}
