@@ -12,7 +12,15 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 # Below these, a value may be a secret, so it is never repeated.
-SENSITIVE = ("spec.engine.env", "spec.engine.args", "spec.engine.settings", "spec.template")
+SENSITIVE = (
+    "spec.engine.env",
+    "spec.engine.args",
+    "spec.engine.settings",
+    "spec.template",
+    # References, where people put the secret itself.
+    "spec.model.tokenSecretRef",
+    "spec.security.apiKeySecretRef",
+)
 MAX_SHOWN = 80
 
 

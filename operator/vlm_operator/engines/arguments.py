@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from vlm_operator.engines.catalogue import Release, known, versions, versions_with
 from vlm_operator.engines.fields import Field
-from vlm_operator.engines.values import from_words, shown
+from vlm_operator.engines.values import from_words
 from vlm_operator.errors import InvalidInput
 
 _NUMBER: Final = re.compile(r"-[0-9]+|-[0-9]*\.[0-9]+")
@@ -39,8 +39,12 @@ def parse(words: Sequence[str], engine: Release, path: str) -> Iterator[Argument
         here = f"{path}[{position}]"
         flag, equals, attached = words[position].partition("=")
         if not flag.startswith("--") or flag == "--":
+            # The word itself may be a secret.
+            raise InvalidInput(here, "does not belong to a flag: write --flag, then its value")
+        if len(flag.split()) > 1 or flag[-1].isspace():
+            name = flag.split()[0]
             raise InvalidInput(
-                here, f"{shown(words[position])} does not belong to a flag: write --flag, then its value"
+                here, f"{name} and its value are two entries: write one after the other, or {name}=VALUE"
             )
         end = position + 1
         while end < len(words) and _is_value(words[end]):

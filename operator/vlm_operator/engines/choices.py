@@ -133,6 +133,8 @@ class _Said:
             if name in self.references:
                 raise InvalidInput(path, f"{name} also has a reference in {self.references[name][1]}: say it once")
             if self.env.get(name, text) != text:
+                if declared is None:  # of another program: its value may be a secret
+                    raise InvalidInput(path, f"{name} has another value in {self._literals[name]}: say it once")
                 raise InvalidInput(path, _twice(name, text, self.env[name], self._literals[name]))
             self.env[name] = text
             self._literals.setdefault(name, path)
@@ -201,6 +203,9 @@ class _Said:
             engine = f"no known SGLang version has a setting {name}"
         else:
             engine = f"SGLang {version} has no setting {name}"
+            if name in self.engine.spellings:
+                field = self.engine.spellings[name][0]
+                return f"{engine}, which is a flag: write {field.name} here, or the flag into spec.engine.args"
             having = versions_with(name)
             if having and versions().index(having[0]) > versions().index(version):
                 return f"{engine}, which came with {having[0]}: use that version, or remove it"

@@ -389,3 +389,35 @@ def test_any_input_is_understood_or_refused_in_one_line(args, settings, version)
     else:
         assert set(settings) <= set(found.settings)
         assert set(found.args) <= set(args)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--api-key sk-123"],
+        ["-api-key=sk-123"],
+        ["--log-requests", "sk-123"],
+        ["--api-key", "sk-123"],
+        ["--key=sk-123"],
+    ],
+)
+def test_what_may_be_a_secret_is_not_repeated(args):
+    assert "sk-123" not in str(refusal(args=args))
+
+
+def test_two_values_of_a_variable_of_another_program_are_not_repeated():
+    error = refusal(main={"env": [variable("DB", "sk-1")]}, env=[variable("DB", "sk-2")])
+    assert "DB has another value in" in str(error)
+    assert "sk-" not in str(error)
+
+
+@pytest.mark.parametrize("version", ["0.5.23", None])
+def test_a_flag_and_its_value_in_one_entry_are_two(version):
+    error = refusal(version, args=["--max-running-requests 5"])
+    assert error.path == "spec.engine.args[0]"
+    assert "--max-running-requests and its value are two entries" in str(error)
+
+
+def test_a_flag_among_the_settings_is_told_its_name_there():
+    error = refusal(settings={"--max-running-requests": 5})
+    assert "which is a flag: write max_running_requests here" in str(error)
