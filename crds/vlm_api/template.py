@@ -80,6 +80,20 @@ _WORDS: Final = {
 }
 
 
+# More than any field of a pod has, and less than what pydantic can write out again.
+MOST_LEVELS: Final = 64
+
+
+def levels(value: Any) -> int:
+    """How deep a JSON value is nested, counted up to MOST_LEVELS + 1."""
+    found, below = 0, [value]
+    while below and found <= MOST_LEVELS:
+        found += 1
+        parts = [each.values() if isinstance(each, dict) else each for each in below if isinstance(each, dict | list)]
+        below = [part for each in parts for part in each]
+    return found
+
+
 def misshapen(value: Any, schema: Schema, path: str = "") -> tuple[str, str] | None:
     """Where a value is not shaped as the schema says, and what it must be; None where it is."""
     if value is None:
@@ -106,6 +120,8 @@ class _PodTemplateShape:
 
     def _check(self, value: dict[str, Any]) -> dict[str, Any]:
         value = {part: each for part, each in value.items() if each is not None}
+        if levels(value) > MOST_LEVELS:
+            raise PydanticCustomError("rule", f"is nested more than {MOST_LEVELS} levels deep, which no pod needs")
         if (found := misshapen(value, POD_TEMPLATE)) is not None:
             raise PydanticCustomError("rule", "{text}", {"text": found[1], "field": found[0].removeprefix(".")})
         return value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +36,10 @@ METADATA_FIELDS: Final = (
     "selfLink",
     "uid",
 )
+
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+NAMESPACE_FORM: Final = "must be a name of at most 63 characters: lower-case letters, digits and '-'"
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,9 @@ def _documents(file: str) -> list[Document]:
 def _is_meant(document: Document) -> bool:
     """A VLMService, or what was meant to be one: then it is checked and refused in words, not left aside."""
     kind, group = document.get("kind"), str(document.get("apiVersion")).partition("/")[0]
-    return not isinstance(kind, str) or group == GROUP or nearest(kind, [KIND], likeness=0.8) is not None
+    if not isinstance(kind, str) or group == GROUP:
+        return True
+    return kind != "Service" and nearest(kind, [KIND], likeness=0.8) is not None
 
 
 def _service(document: Document, namespace: str | None) -> VLMService:
@@ -151,6 +159,8 @@ def _wrong_metadata(document: Document, namespace: str | None) -> list[str]:
     own = metadata.get("namespace")
     if own is not None and not isinstance(own, str):
         lines.append("metadata.namespace: must be text: put it in quotes")
+    elif not _NAMESPACE.fullmatch(own or namespace or "default"):
+        lines.append(f'metadata.namespace: is "{own or namespace}", but {NAMESPACE_FORM}')
     elif own and namespace and own != namespace:
         lines.append(f'metadata.namespace: is "{own}", but the command says {namespace}: use --namespace={own}')
     return lines
@@ -171,6 +181,6 @@ def _kind(document: Document) -> str:
 
 
 def _refuse_twice(names: Sequence[str], kind: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InvalidInputs([f"metadata.name: {kind} {name} is there twice: keep one of them" for name in twice])

@@ -20,13 +20,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     options = parser().parse_args(arguments)
     try:
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader has gone, as `head` does. Nothing more can be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return 0
+    except OSError as error:
+        print(f"error: the output cannot be written: {error.strerror or error}", file=sys.stderr)
+        _write_no_more()
+        return 1
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(options: argparse.Namespace) -> int:

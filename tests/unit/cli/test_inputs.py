@@ -181,3 +181,30 @@ def test_refuses_a_nodes_file_in_a_sentence(tmp_path: Path, text: str, says: str
     with pytest.raises(InvalidInputs) as refused:
         read_nodes(str(file))
     assert says in str(refused.value)
+
+
+def test_a_service_and_its_kubernetes_service_may_stand_in_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(f"apiVersion: v1\nkind: Service\nmetadata: {{name: front}}\n---\n{GOOD}")
+    assert [service.name for service in read_services([str(file)], None)] == ["vlm"]
+    assert "note: Service front is left aside" in capsys.readouterr().err
+
+
+def test_a_namespace_that_no_cluster_can_have_is_refused(tmp_path: Path) -> None:
+    (line,) = refusal(tmp_path, GOOD.replace("name: vlm", "name: vlm, namespace: Foo Bar"))
+    assert line.startswith('metadata.namespace: is "Foo Bar", but must be a name of at most 63 characters')
+
+
+def test_a_template_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    template = '{"a": ' * 200 + "1" + "}" * 200
+    (line,) = refusal(tmp_path, GOOD.rstrip()[:-1] + f", template: {{spec: {template}}}}}\n")
+    assert line.startswith("spec.template: is nested more than 64 levels deep")
+
+
+def test_a_secret_in_the_place_of_its_reference_is_not_repeated(tmp_path: Path) -> None:
+    for security in ("apiKeySecretRef: sk_123", "apiKeySecretRef: {name: sk_123, key: k}"):
+        (line,) = refusal(tmp_path, GOOD.rstrip()[:-1] + f", security: {{{security}}}}}\n")
+        assert line.startswith("spec.security.apiKeySecretRef")
+        assert "sk_123" not in line

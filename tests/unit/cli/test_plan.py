@@ -175,6 +175,15 @@ def test_the_command_itself_works_and_survives_a_reader_that_leaves() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_full_disk_is_exit_code_1_and_a_sentence(output: str) -> None:
+    command = [str(Path(sys.executable).with_name("kubectl-vlm")), "plan", "-f", str(EXAMPLES / "qwen3-vl-h100.yaml")]
+    command += ["--nodes", str(EXAMPLES / "nodes-8xh100.yaml"), "-o", output]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
+
+
 def test_a_mount_without_a_volume_is_refused_in_a_sentence(plan: Plan) -> None:
     template = {"spec": {"containers": [{"name": "main", "volumeMounts": [{"mountPath": "/data"}]}]}}
     result = plan(service(template=template))
