@@ -15,7 +15,8 @@ from vlm_api.status import VLMService
 from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.inputs import ClusterObjects, read_nodes, read_services
 from vlm_operator.errors import InvalidInput
-from vlm_operator.facts.nodes import node_facts
+from vlm_operator.facts.nodes import name_of, node_facts
+from vlm_operator.facts.slices import by_node
 from vlm_operator.facts.usage import in_use
 from vlm_operator.families import families
 from vlm_operator.planning import Cluster, plan_with_manifests
@@ -53,8 +54,9 @@ def _in_namespace(service: VLMService, default: str) -> VLMService:
 def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
     """What the service's plan may know of these nodes."""
     resource = service.spec.hardware.resource_name
+    slices = by_node(objects.slices)
     return Cluster(
-        nodes=tuple(node_facts(node, objects.slices, resource) for node in objects.nodes),
+        nodes=tuple(node_facts(node, slices(name_of(node)), resource) for node in objects.nodes),
         in_use=in_use(objects.pods, resource, service.namespace, service.name),
         has_leader_worker_sets=objects.has_leader_worker_sets,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from vlm_operator.facts.nodes import node_facts
-from vlm_operator.facts.slices import DRIVER
+from vlm_operator.facts.slices import DRIVER, by_node
 from vlm_operator.facts.types import NodeFacts
 
 # GPU feature discovery writes the time of its last run into a label.
@@ -41,8 +41,8 @@ class Inventory:
     def facts(self, resource_name: str) -> tuple[NodeFacts, ...]:
         """All nodes, by name, with what is known of the GPUs behind that resource."""
         with self._lock:
-            nodes, slices = dict(self._nodes), list(self._slices.values())
-        return tuple(node_facts(node, slices, resource_name) for _, node in sorted(nodes.items()))
+            nodes, slices = dict(self._nodes), by_node(self._slices.values())
+        return tuple(node_facts(node, slices(name), resource_name) for name, node in sorted(nodes.items()))
 
     def labels(self, node: str) -> Mapping[str, str] | None:
         """A node's labels; None where there is no such node."""

@@ -28,7 +28,7 @@ def node_facts(
     Nothing in a node raises an error: what is not as documented counts as absent.
     """
     labels = {str(key): str(value) for key, value in mapping(node, "metadata", "labels").items() if value is not None}
-    name = str(mapping(node, "metadata").get("name") or "")
+    name = name_of(node)
     reading = _gpu(node, labels, slices, name, resource_name)
     return NodeFacts(
         name=name,
@@ -42,6 +42,11 @@ def node_facts(
         gpu=reading.gpu if reading else None,
         unusable=reading.unusable if reading else None,
     )
+
+
+def name_of(node: Mapping[str, Any]) -> str:
+    """A node's name; empty where it has none."""
+    return str(mapping(node, "metadata").get("name") or "")
 
 
 def _gpu(

@@ -6,8 +6,8 @@ With the driver a node may have neither GPU labels nor an extended resource.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from vlm_api.plan import Sharing
@@ -17,6 +17,19 @@ from vlm_operator.facts.types import ComputeCapability, GpuFacts
 
 DRIVER: Final = "gpu.nvidia.com"
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
+
+
+def by_node(slices: Iterable[Mapping[str, Any]]) -> Callable[[str], list[Mapping[str, Any]]]:
+    """The slices that speak of a node, to be asked for many nodes: without it every node would look at every slice."""
+    named: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    anywhere: list[Mapping[str, Any]] = []
+    for item in slices:
+        spec = mapping(item, "spec")
+        if "nodeName" not in spec:
+            anywhere.append(item)
+        elif isinstance(spec["nodeName"], str):
+            named[spec["nodeName"]].append(item)
+    return lambda node: [*named.get(node, ()), *anywhere]
 
 
 def claimable(slices: Sequence[Mapping[str, Any]], node: str) -> Reading | None:

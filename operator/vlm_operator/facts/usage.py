@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vlm_api.names import LABEL_SERVICE
+from vlm_operator.facts.labels import count, mapping, mappings
 
 # Pods in these phases have given their devices back.
 _ENDED = ("Succeeded", "Failed")
@@ -16,22 +17,21 @@ def in_use(pods: Iterable[Mapping[str, Any]], resource: str, namespace: str, ser
     """Devices of ``resource`` per node that core/v1 Pods have asked for, without those of the service itself."""
     found: Counter[str] = Counter()
     for pod in pods:
-        metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-        own = metadata.get("namespace") == namespace and (metadata.get("labels") or {}).get(LABEL_SERVICE) == service
-        ended = (pod.get("status") or {}).get("phase") in _ENDED
-        if spec.get("nodeName") and not own and not ended:
-            found[spec["nodeName"]] += asked_for(pod, resource)
+        metadata, node = mapping(pod, "metadata"), mapping(pod, "spec").get("nodeName")
+        own = metadata.get("namespace") == namespace and mapping(metadata, "labels").get(LABEL_SERVICE) == service
+        ended = mapping(pod, "status").get("phase") in _ENDED
+        if isinstance(node, str) and node and not own and not ended:
+            found[node] += asked_for(pod, resource)
     return found
 
 
 def asked_for(pod: Mapping[str, Any], resource: str) -> int:
     """Devices of a pod: what its containers ask for together, or an init container alone where that is more."""
-    spec = pod.get("spec") or {}
+    spec = mapping(pod, "spec")
 
     def of(container: Mapping[str, Any]) -> int:
-        resources = container.get("resources") or {}
-        wanted = (resources.get("limits") or {}).get(resource) or (resources.get("requests") or {}).get(resource) or 0
-        return int(wanted) if str(wanted).isdigit() else 0
+        limits, requests = mapping(container, "resources", "limits"), mapping(container, "resources", "requests")
+        return count(limits, resource) or count(requests, resource)
 
-    together = sum(of(c) for c in spec.get("containers") or [])
-    return max([together, *(of(c) for c in spec.get("initContainers") or [])])
+    together = sum(of(c) for c in mappings(spec.get("containers")))
+    return max([together, *(of(c) for c in mappings(spec.get("initContainers")))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vlm_api.plan import Sharing
 from vlm_operator.facts.nodes import node_facts
+from vlm_operator.facts.slices import by_node
 
 
 def device(name="gpu-0", kind="gpu", product="NVIDIA H100 80GB HBM3", memory="81559Mi", capability="9.0.0", **more):
@@ -89,3 +90,10 @@ def test_labels_of_gpu_feature_discovery_still_hold_pods_to_the_hardware():
 def test_the_first_beta_s_shape_is_read_as_well():
     beta = {"name": "gpu-0", "basic": {key: value for key, value in device().items() if key != "name"}}
     assert facts(resource_slice(beta)).gpu.memory_mib == 81559
+
+
+def test_each_node_is_given_its_own_slices_and_those_without_a_node():
+    own, other, free = ({"spec": {"nodeName": "a"}}, {"spec": {"nodeName": "b"}}, {"spec": {}})
+    of = by_node([own, other, free, {"spec": {"nodeName": ["odd"]}}])
+    assert of("a") == [own, free]
+    assert of("c") == [free]
