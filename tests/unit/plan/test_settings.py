@@ -256,6 +256,13 @@ def test_a_pool_that_would_take_the_kv_cache_s_room_is_capped_with_the_sum():
     assert not plan(service(workload=images(width=3840, height=2160) | {"concurrency": fitting})).findings
 
 
+def test_a_capped_pool_advises_no_concurrency_where_not_even_one_request_fits():
+    made = plan(service(workload=images(width=4096, height=4096, perRequest=256)))
+    message = next(f.message for f in made.findings if f.reason == "FeaturePoolCapped")
+    assert "All would fit with smaller images, or on a GPU with more memory" in message
+    assert "102,400 images" in message
+
+
 def test_a_model_larger_than_the_memory_is_refused_with_the_sum_and_a_plan_that_fits():
     model = {"uri": "hf://x/y", "architecture": "Qwen3VLMoeForConditionalGeneration", "parametersBillion": 235}
     made = plan(service(model=model, workload={"concurrency": 8}))

@@ -138,7 +138,7 @@ def feature_pool(
         return
     needed = memory.pool_for_images_mib(images, image.bytes)
     wanted = max(step, needed)
-    formula = f"{images} images x {image.bytes / memory.MIB:.3f} MiB x {memory.FRAGMENTATION} = {needed:,} MiB"
+    formula = f"{images:,} images x {image.bytes / memory.MIB:.3f} MiB x {memory.FRAGMENTATION} = {needed:,} MiB"
     reason = f"{formula}; the engine's step is {step:,} MiB, and the larger counts"
     total = budget(context, declared)
     limit = total.pool_limit_mib
@@ -149,14 +149,15 @@ def feature_pool(
     held = memory.images_in_pool(size, image.bytes)
     message = (
         f"the image pool is capped at {size:,} MiB: {formula} are needed, but of {total.sum()} only {total.free_mib:,} MiB "
-        f"are left, and the KV cache needs its part. The pool holds {held} of {images} images; the others go through the CPU"
+        f"are left, and the KV cache needs its part. The pool holds {held:,} of {images:,} images; the others go through the CPU"
     )
     yield applied(name, size, source, rule, f"{reason}; {message}", evidence)
+    requests = held // context.spec.workload.images.per_request
+    fewer = f"with workload.concurrency {requests}, " if requests else ""
     yield Finding(
         severity=Severity.WARNING,
         reason="FeaturePoolCapped",
-        message=f"{message}. All would fit with workload.concurrency {held // context.spec.workload.images.per_request}, "
-        "with smaller images, or on a GPU with more memory",
+        message=f"{message}. All would fit {fewer}with smaller images, or on a GPU with more memory",
         path="spec.workload.images",
     )
 
