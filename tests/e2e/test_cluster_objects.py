@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pytest
 from e2e import services
-from e2e.world import World, eventually
+from e2e.world import Json, World, eventually
 
 from minicluster import kube, kwok
 
@@ -15,24 +16,29 @@ NODE = "l40s"
 EVERYTHING = "deployments,replicasets,pods,services,configmaps,endpointslices,leaderworkersets"
 
 
-@pytest.fixture
-def nodes(world: World) -> Iterator[Callable[[int], None]]:
+class Nodes(Protocol):
     """``nodes(2)``: from now on the simulated nodes l40s-0 and l40s-1, with 4 GPUs each, are there."""
-    made = 0
 
-    def there_are(count: int) -> None:
-        nonlocal made
-        kwok.create_nodes(NODE, count)
-        made = max(made, count)
+    def __call__(self, count: int, preset: str = NODE) -> None: ...
+
+
+@pytest.fixture
+def nodes(world: World) -> Iterator[Nodes]:
+    made: dict[str, int] = {}
+
+    def there_are(count: int, preset: str = NODE) -> None:
+        kwok.create_nodes(preset, count)
+        made[preset] = max(count, made.get(preset, 0))
 
     yield there_are
     world("delete", "vlms", "--all", "--timeout=60s")
-    for index in range(made):
-        kube.kubectl("delete", "node", f"{NODE}-{index}", "--ignore-not-found", "--timeout=30s")
+    for preset, count in made.items():
+        for index in range(count):
+            kube.kubectl("delete", "node", f"{preset}-{index}", "--ignore-not-found", "--timeout=30s")
 
 
 def test_pods_are_made_within_two_seconds(
-    world: World, nodes: Callable[[int], None], record_property: Callable[[str, object], None]
+    world: World, nodes: Nodes, record_property: Callable[[str, object], None]
 ) -> None:
     nodes(1)
     begun = time.monotonic()
@@ -45,9 +51,7 @@ def test_pods_are_made_within_two_seconds(
     assert world.pod("quick")["spec"]["nodeName"] == "l40s-0"
 
 
-def test_the_schedulers_own_words_are_shown_and_a_node_that_comes_later_is_used(
-    world: World, nodes: Callable[[int], None]
-) -> None:
+def test_the_schedulers_own_words_are_shown_and_a_node_that_comes_later_is_used(world: World, nodes: Nodes) -> None:
     nodes(1)
     world.apply("takes-all", services.l40s(tensor=4))
     world.wait_until_ready("takes-all", 15)
@@ -60,26 +64,39 @@ def test_the_schedulers_own_words_are_shown_and_a_node_that_comes_later_is_used(
     assert world.service("waits")["metadata"]["generation"] == 1
 
 
-def test_a_deleted_deployment_comes_back(world: World, nodes: Callable[[int], None]) -> None:
+def test_pods_wait_for_the_wished_gpus_and_use_no_others(world: World, nodes: Nodes) -> None:
+    nodes(1, "a100")
+    nodes(1)
+    kube.kubectl("cordon", "l40s-0")
+    world.apply("waits", services.l40s())
+    assert "were unschedulable" in world.wait_for("waits", "False", "Unschedulable")
+    passed_over = world.service("waits")["status"]["plan"]["hardware"]["passedOver"]
+    assert {"node": "l40s-0", "reason": "is cordoned"} in passed_over
+    nodes(2)
+    world.wait_until_ready("waits", 30)
+    assert world.pod("waits")["spec"]["nodeName"] == "l40s-1"
+    assert world.service("waits")["status"]["plan"]["hardware"]["product"] == "NVIDIA-L40S"
+    assert world.service("waits")["metadata"]["generation"] == 1
+
+
+def test_a_deleted_deployment_comes_back(world: World, nodes: Nodes) -> None:
     nodes(1)
     world.apply("stays", services.l40s())
     world.wait_until_ready("stays", 15)
-    before = world.get("deployment", "stays")
+    before = world.get("deployment", "stays")["metadata"]
     world("delete", "deployment", "stays", "--wait=false")
-    eventually(
-        lambda: (
-            world.get("deployment", "stays").get("metadata", {}).get("uid", before["metadata"]["uid"])
-            != before["metadata"]["uid"]
-        ),
-        "another Deployment",
-    )
+    again = eventually(lambda: another_deployment(world, before["uid"]), "another Deployment")
+    assert again["labels"]["vlmserve.dev/plan"] == before["labels"]["vlmserve.dev/plan"]
     world.wait_until_ready("stays", 15)
-    labels = "vlmserve.dev/plan"
-    assert world.get("deployment", "stays")["metadata"]["labels"][labels] == before["metadata"]["labels"][labels]
+
+
+def another_deployment(world: World, uid: str) -> Json | None:
+    metadata: Json | None = world.get("deployment", "stays").get("metadata")
+    return metadata if metadata and metadata["uid"] != uid else None
 
 
 def test_nothing_is_left_of_a_deleted_service(
-    world: World, nodes: Callable[[int], None], record_property: Callable[[str, object], None]
+    world: World, nodes: Nodes, record_property: Callable[[str, object], None]
 ) -> None:
     nodes(1)
     world.apply("goes", services.l40s())
