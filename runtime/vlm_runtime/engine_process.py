@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +18,7 @@ from vlm_runtime.processes import children
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _READ_BYTES: Final = 1 << 16
+_REAP_SECONDS: Final = 0.01
 
 
 class EngineProcess:
@@ -84,12 +86,16 @@ class EngineProcess:
     def clear(self, timeout_seconds: float = 5.0) -> None:
         """After the engine's end: ends what it left behind, so that the pipe closes and the last lines are there."""
         self.kill()
-        for pid in children(os.getpid()):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + timeout_seconds
+        # Again and again: what a dying process leaves behind is adopted only then.
+        while (left := children(os.getpid())) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_REAP_SECONDS)
+            self.reap()
         if self._reader is not None:
             self._reader.join(timeout_seconds)
-        self.reap()
 
     def _read(self, read_end: int) -> None:
         splitter = LineSplitter()
