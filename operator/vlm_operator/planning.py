@@ -118,6 +118,7 @@ def make_plan(
         *findings,
         *fit_findings(context, total, pool),
         *_group_findings(spec, cluster),
+        *_heads_findings(context),
     ]
     settings = list(declared)
     return ServingPlan(
@@ -261,6 +262,31 @@ def _group_findings(spec: VLMServiceSpec, cluster: Cluster) -> list[Finding]:
             message="several nodes per copy need the LeaderWorkerSet controller, which this cluster does not have: "
             "install it (leaderworkerset.x-k8s.io), or set multinode.nodeCount to 1",
             path="spec.multinode.nodeCount",
+        )
+    ]
+
+
+def _heads_findings(context: Context) -> list[Finding]:
+    """A split that the engine asserts against at its start (sglang/srt/models/qwen3.py and the other families')."""
+    heads, tensor = context.model.kv_heads, context.spec.parallelism.tensor
+    # Data-parallel attention splits the heads over fewer devices; a CPU pads them.
+    if not context.cuda or context.family is None or heads is None or "enable_dp_attention" in context.choices.settings:
+        return []
+
+    def even(split: int) -> bool:
+        return heads % split == 0 or split % heads == 0
+
+    if even(tensor):
+        return []
+    below = next(split for split in range(tensor, 0, -1) if even(split))
+    above = next(split for split in range(tensor, tensor + heads + 1) if even(split))
+    return [
+        Finding(
+            severity=Severity.ERROR,
+            reason="HeadsNotDivisible",
+            message=f"the model's {heads} key-value heads cannot be split evenly over parallelism.tensor {tensor}, "
+            f"so the engine would end at its start: take {below} or {above}",
+            path="spec.parallelism.tensor",
         )
     ]
 

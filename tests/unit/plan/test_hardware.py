@@ -104,6 +104,25 @@ def test_what_can_never_work_on_these_nodes_is_an_error_with_the_numbers(spec, h
     assert says in error.message
 
 
+@pytest.mark.parametrize(("tensor", "instead"), [(3, "2 or 4"), (5, "4 or 8"), (6, "4 or 8")])
+def test_heads_that_cannot_be_split_evenly_are_refused_with_the_nearest_numbers_that_can(tensor, instead):
+    (error,) = plan(service(parallelism={"tensor": tensor})).errors
+    assert error.reason == "HeadsNotDivisible"
+    assert error.message.endswith(f"take {instead}")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *({"parallelism": {"tensor": tensor}} for tensor in (1, 2, 4, 8)),
+        {"parallelism": {"tensor": 3}, "engine": {"settings": {"enable_dp_attention": True}}},
+        {"parallelism": {"tensor": 3}, "hardware": {"device": "cpu"}},
+    ],
+)
+def test_heads_that_can_be_split_or_are_split_otherwise_are_not_refused(spec):
+    assert not plan(service(**spec)).errors
+
+
 def test_without_a_node_the_pods_only_ask_for_the_resource():
     made = plan(None, node(spec={"unschedulable": True}))
     assert reasons(made)[0] == "NoMatchingNodes"
