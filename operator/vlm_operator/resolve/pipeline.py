@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterable
 
 from vlm_api.plan import Finding, Setting
 from vlm_operator.resolve.context import Context, Declared, left
-from vlm_operator.resolve.rules import attention, cpu, engine, hardware, profile, user, workload
+from vlm_operator.resolve.rules import attention, cpu, doors, engine, hardware, profile, user, workload
 
 Rule = Callable[[Context, Declared], Iterable[Setting | Finding]]
 
-USER: tuple[Rule, ...] = (user.written, user.possible, attention.consistent, workload.media_domains)
+USER: tuple[Rule, ...] = (
+    user.written,
+    user.possible,
+    attention.consistent,
+    doors.control_paths,
+    workload.media_domains,
+)
 TUNED: tuple[Rule, ...] = (
     user.no_to_cuda_ipc,
     cpu.on_the_cpu,

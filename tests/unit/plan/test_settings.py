@@ -388,3 +388,16 @@ def test_copies_of_queued_images_are_counted_on_every_rank(workload, applied):
     setting = plan(service(workload=workload, parallelism={"tensor": 4})).setting("mm_enable_dp_encoder")
     assert setting.applied is applied
     assert "copies on each of 4 ranks" in setting.reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"engine": {"version": "0.5.9"}}, "spec.engine.version"),
+        ({"engine": engine(args=["--enable-http2"])}, "spec.engine.args[0]"),
+    ],
+)
+def test_control_paths_that_stay_open_to_clients_are_told(spec, path):
+    (finding,) = (f for f in plan(service(**spec)).findings if f.reason == "ControlPathsOpen")
+    assert finding.path == path
+    assert "NetworkPolicy" in finding.message
