@@ -232,6 +232,13 @@ _PRODUCTS = {
 }
 
 
+def ended(message: str) -> list[dict[str, Any]]:
+    """Container statuses of a pod whose engine's container has just ended."""
+    terminated = {"exitCode": 1, "reason": "Error", "message": message}
+    status = {"name": "main", "image": "x", "imageID": "x", "ready": False, "restartCount": 1}
+    return [{**status, "state": {"terminated": terminated}}]
+
+
 def add_node(kubectl: Any, name: str, product: str, count: int = 8) -> None:
     """A node as GPU feature discovery and the device plugin leave it."""
     gpu, memory, major, minor, family = _PRODUCTS[product]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apiserver.operating import QWEN, Operator, World, add_node, eventually
+from apiserver.operating import QWEN, Operator, World, add_node, ended, eventually
 
 TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 
@@ -342,13 +342,6 @@ def content(deployment: dict[str, Any]) -> tuple[Any, Any]:
 
 def events(world: World) -> str:
     return world("get", "events.events.k8s.io", "-o", "json")
-
-
-def ended(message: str) -> list[dict[str, Any]]:
-    """Container statuses of a pod whose engine's container has just ended."""
-    terminated = {"exitCode": 1, "reason": "Error", "message": message}
-    status = {"name": "main", "image": "x", "imageID": "x", "ready": False, "restartCount": 1}
-    return [{**status, "state": {"terminated": terminated}}]
 
 
 def settle(operator: Operator) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apiserver.operating import Operator, World, add_node, eventually, writes
+from apiserver.operating import Operator, World, add_node, ended, eventually, writes
 
 HUB = {"uri": "hf://org/model"}
 CLAIM = {"uri": "pvc://models/org/model"}
@@ -200,3 +200,25 @@ def test_a_service_that_goes_takes_nothing_with_it_that_others_need(world: World
     world.answers(second, {"facts": QWEN3_VL_8B})
     eventually(lambda: world.exists("deployment", "two"))
     assert not world.exists("deployment", "one")
+
+
+def test_a_model_that_comes_after_its_service_is_read_when_the_pods_fail_without_it(world: World):
+    world.apply(model=CLAIM, workload=TRAFFIC)
+    first = world.inspecting_job()
+    world.answers(first, {"failure": {"reason": "ModelNotFound", "message": "the claim has no folder /org/model"}})
+    before = eventually(world.plan_hash)
+    eventually(lambda: not world.exists("job", first))
+    world("delete", "pods", "--all", "--force", "--grace-period=0")
+    words = json.dumps({"reason": "ModelNotFound", "message": "the engine found no model"})
+    world.pod("vlm-0", node="reading", phase="Running", containerStatuses=ended(words))
+    world.wait_for("False", "ModelNotFound")
+    conditions = world.get("vlms")["status"]["conditions"]
+    for each in conditions:
+        each["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    world.status_of("vlms", "vlm", conditions=conditions)
+    second = world.inspecting_job()
+    assert world.plan_hash() == before, "what is there stays until there is something better"
+    world.answers(second, {"facts": QWEN3_VL_8B})
+    eventually(lambda: world.get("vlms")["status"]["plan"]["memory"].get("weightsMiB") == 16722)
+    assert world.plan_hash() != before
+    eventually(lambda: not world.exists("job", second))

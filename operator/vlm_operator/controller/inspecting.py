@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from vlm_api.model import Inspection
 from vlm_api.plan import Finding, Severity
-from vlm_api.reasons import UNREAD
+from vlm_api.reasons import UNREAD, Conditions
 from vlm_api.report import Failure
-from vlm_api.status import VLMService
-from vlm_operator.controller.pods import CANNOT_START
+from vlm_api.status import VLMService, VLMServiceStatus
+from vlm_operator.controller import reasons
+from vlm_operator.controller.pods import CANNOT_START, PodView
 from vlm_operator.facts.inspected import from_api
 from vlm_operator.facts.models import worth_reading
 from vlm_operator.facts.types import ModelFacts
@@ -29,7 +30,9 @@ log = logging.getLogger(__name__)
 
 # The longest that a new service waits for its model's facts: a node, the operator's image, and the program's 75 s.
 INSPECT_SECONDS: Final = 120.0
-STEP: Final = "say spec.model.architecture and parametersBillion, then nothing has to be read"
+# A claim that is filled, or a Secret that is mended, after the service was made.
+RETRY_SECONDS: Final = 300.0
+STEP: Final = "mend that, or say spec.model.architecture and parametersBillion, and nothing has to be read"
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,18 @@ class Inspector:
                 log.info("deleted Job/%s", job["metadata"]["name"])
 
 
+def worth_another_try(status: VLMServiceStatus | None, pods: Sequence[PodView], now: datetime) -> bool:
+    """Whether a failure is old, or is being looked into again, and no pod gets on without the facts either."""
+    if status is None or status.model is None or status.model.failure is None:
+        return False
+    if not pods or any(pod.failure is None and pod.unschedulable is None for pod in pods):
+        return False
+    found = next((c for c in status.conditions if c.type == Conditions.MODEL_READY), None)
+    if found is None or found.reason == reasons.INSPECTING:
+        return found is not None
+    return (now - _time(found.last_transition_time)).total_seconds() >= RETRY_SECONDS
+
+
 def judge(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: datetime) -> Inspection | Waiting:
     """What a Job and its pods have come to. The first answer of a pod counts, without waiting for another try."""
     name = job["metadata"]["name"]
@@ -93,7 +108,7 @@ def judge(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: dateti
         how = f"exit code {ends[-1].get('exitCode')}, {ends[-1].get('reason') or 'no reason'}"
         return Inspection(failure=_failed(f"the pod of Job {name} ended without an answer ({how}); {STEP}"))
     waits = _obstacle(pods)
-    if not _has_ended(job) and (now - _time(job)).total_seconds() < INSPECT_SECONDS:
+    if not _has_ended(job) and (now - _time(job["metadata"]["creationTimestamp"])).total_seconds() < INSPECT_SECONDS:
         return Waiting(f"the Job {name} reads the model's config.json" + (f"; {waits.message}" if waits else ""))
     if waits is not None:
         return Inspection(failure=waits.model_copy(update={"message": f"{waits.message}; {STEP}"[:2048]}))
@@ -160,5 +175,5 @@ def _has_ended(job: Mapping[str, Any]) -> bool:
     return any(c.get("type") in ("Failed", "Complete") and c.get("status") == "True" for c in conditions)
 
 
-def _time(job: Mapping[str, Any]) -> datetime:
-    return datetime.fromisoformat(str(job["metadata"]["creationTimestamp"]).replace("Z", "+00:00"))
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

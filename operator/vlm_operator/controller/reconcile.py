@@ -14,7 +14,7 @@ from vlm_api.status import Condition, VLMService, VLMServiceStatus
 from vlm_operator import render
 from vlm_operator.controller import reasons
 from vlm_operator.controller.conclude import conclude, told
-from vlm_operator.controller.inspecting import Inspector, Waiting, inspected
+from vlm_operator.controller.inspecting import RETRY_SECONDS, Inspector, Waiting, inspected, worth_another_try
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.live import (
     parse,
@@ -102,6 +102,8 @@ class Reconciler:
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
         if seen.inspecting is not None:
             again = INSPECTING_SECONDS
+        elif seen.inspection is not None and seen.inspection.failure is not None:
+            again = min(again, RETRY_SECONDS)
         if seen.problem is not None or (seen.plan is not None and seen.plan.errors):
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status.conditions)
@@ -131,15 +133,16 @@ class Reconciler:
     ) -> tuple[StoredPlan | None, Observed]:
         """The plan in force, the new one, or none while the model's files are read; and what the status says of it."""
         previous, recorded, jobs = previous_plan(owned), recorded_inspection(raw), self._jobs(raw)
-        if previous is not None:
-            theirs = [p for p in pods.engines if p.plan_hash == previous.plan.hash]
-            scheduled = any(p.node and not p.deleting for p in theirs)
-            if stays(previous, service.spec, scheduled=scheduled, mismatch=any(p.mismatch for p in theirs)):
-                self.inspector.tidy(jobs)
-                return previous, Observed(plan=previous.plan, inspection=recorded)
-        found: Inspection | Waiting | None = self.inspector.known(service, recorded)
-        if found is not None:
+        kept = previous if previous is not None and _stays(previous, service, pods.engines) else None
+        known = self.inspector.known(service, recorded)
+        again = known is not None and known.failure is not None and self._tries_again(raw, pods)
+        if kept is not None and not again:
             self.inspector.tidy(jobs)
+            return kept, Observed(plan=kept.plan, inspection=recorded)
+        found: Inspection | Waiting
+        if known is not None and not again:
+            self.inspector.tidy(jobs)
+            found = known
         else:
             # What is wrong whatever the files say is said at once.
             draft = self._plan(service, Inspection())
@@ -147,10 +150,15 @@ class Reconciler:
                 return draft, Observed(plan=draft.plan)
             found = self.inspector.look(service, raw, jobs, pods.inspecting, self.now())
         if isinstance(found, Waiting):
-            in_force = previous.plan if previous is not None else None
-            return None, Observed(plan=in_force, inspecting=found.message)
+            shown = previous.plan if previous is not None else None
+            return None, Observed(plan=shown, inspecting=found.message, inspection=recorded if again else None)
+        if kept is not None and found.facts is None:
+            return kept, Observed(plan=kept.plan, inspection=found)
         stored = self._plan(service, found)
         return stored, Observed(plan=stored.plan, inspection=found)
+
+    def _tries_again(self, raw: Json, pods: Pods) -> bool:
+        return worth_another_try(parse_status(raw), pods.engines, self.now())
 
     def _plan(self, service: VLMService, found: Inspection) -> StoredPlan:
         cluster = Cluster(
@@ -226,6 +234,12 @@ class Reconciler:
             if kind != kinds.LEADER_WORKER_SET.kind:
                 note = f"the cluster does not know {kind}: install its controller, or take it out of the spec"
                 self.recorder.tell(raw, "Warning", reasons.KIND_MISSING, note)
+
+
+def _stays(previous: StoredPlan, service: VLMService, pods: list[PodView]) -> bool:
+    theirs = [p for p in pods if p.plan_hash == previous.plan.hash]
+    scheduled = any(p.node and not p.deleting for p in theirs)
+    return stays(previous, service.spec, scheduled=scheduled, mismatch=any(p.mismatch for p in theirs))
 
 
 def _problem(done: Applied) -> Problem | None:

@@ -12,7 +12,17 @@ from unit.render.samples import service
 from vlm_api.model import InspectedModel, Inspection
 from vlm_api.reasons import UNREAD
 from vlm_api.report import Failure
-from vlm_operator.controller.inspecting import INSPECT_SECONDS, Inspector, Waiting, inspected, judge
+from vlm_api.status import VLMServiceStatus
+from vlm_operator.controller.inspecting import (
+    INSPECT_SECONDS,
+    RETRY_SECONDS,
+    Inspector,
+    Waiting,
+    inspected,
+    judge,
+    worth_another_try,
+)
+from vlm_operator.controller.pods import PodView, view
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.kube.client import ApiError
 
@@ -20,6 +30,7 @@ MADE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SOON, LATE = MADE + timedelta(seconds=20), MADE + timedelta(seconds=INSPECT_SECONDS + 1)
 FACTS = Inspection(facts=InspectedModel(architecture="A", layers=2))
 DENIED = Inspection(failure=Failure(reason="ModelAccessDenied", message="the hub answers 401"))
+FAILED = {"restartCount": 3, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}
 RAW: dict[str, Any] = {"metadata": {"name": "vlm", "namespace": "default", "uid": "u"}}
 
 
@@ -166,3 +177,33 @@ def test_the_plan_gets_facts_or_a_finding_with_the_failure_s_reason():
     assert finding is not None
     assert (finding.severity.value, finding.reason) == ("Warning", "ModelAccessDenied")
     assert inspected(UNKNOWN, Inspection()) is None
+
+
+def tried(seconds_ago: float, reason: str = "ModelAccessDenied", failure: Failure | None = DENIED.failure) -> Any:
+    """A status whose model could not be read that long before LATE."""
+    since = (LATE - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    state = "Unknown" if reason == "Inspecting" else "False"
+    condition = {"type": "ModelReady", "status": state, "reason": reason, "message": "", "lastTransitionTime": since}
+    return VLMServiceStatus.model_validate(
+        {"conditions": [condition], "model": Inspection(digest="d", failure=failure).to_api()}
+    )
+
+
+FAILING = view({"metadata": {"name": "a"}, "status": {"containerStatuses": [{"name": "main", **FAILED}]}})
+STARTING = view({"metadata": {"name": "b"}, "status": {}})
+
+# name -> (status, pods, whether the files are read again)
+TRIES: dict[str, tuple[Any, list[PodView], bool]] = {
+    "an old failure, and pods that fail too": (tried(RETRY_SECONDS + 1), [FAILING], True),
+    "a failure that is being looked into again": (tried(1, "Inspecting"), [FAILING], True),
+    "a new failure": (tried(10), [FAILING], False),
+    "an old failure, but a pod gets on": (tried(RETRY_SECONDS + 1), [FAILING, STARTING], False),
+    "an old failure, and no pods wanted": (tried(RETRY_SECONDS + 1), [], False),
+    "no failure": (tried(RETRY_SECONDS + 1, failure=None), [FAILING], False),
+    "no status": (None, [FAILING], False),
+}
+
+
+@pytest.mark.parametrize(("status", "pods", "again"), TRIES.values(), ids=TRIES.keys())
+def test_a_claim_or_secret_that_is_mended_later_is_looked_at_again(status: Any, pods: list[PodView], again: bool):
+    assert worth_another_try(status, pods, LATE) is again
