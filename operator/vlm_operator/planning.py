@@ -167,8 +167,11 @@ def stays(previous: StoredPlan, spec: VLMServiceSpec, *, scheduled: bool, mismat
 
 
 def spec_digest(spec: VLMServiceSpec) -> str:
-    """Digest of the part of the spec that pods are made from."""
-    said = spec.model_dump(mode="json", by_alias=True, exclude=OUTSIDE_THE_PLAN)
+    """Digest of the part of the spec that pods are made from. Raises InvalidInput where it is nested without end."""
+    try:
+        said = spec.model_dump(mode="json", by_alias=True, exclude=OUTSIDE_THE_PLAN)
+    except ValueError as error:  # pydantic ends at 255 levels
+        raise InvalidInput("spec", "is nested too deeply: no field needs so many levels") from error
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 

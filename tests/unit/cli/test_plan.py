@@ -184,6 +184,15 @@ def test_a_full_disk_is_exit_code_1_and_a_sentence(output: str) -> None:
     assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
 
 
+def test_a_setting_that_is_nested_without_end_is_exit_code_2(plan: Plan) -> None:
+    nested: dict[str, object] = {}
+    for _ in range(300):
+        nested = {"a": nested}
+    result = plan(service(engine={"settings": {"limit_mm_data_per_request": nested}}))
+    assert result.code == 2
+    assert "is nested too deeply" in result.err
+
+
 def test_a_mount_without_a_volume_is_refused_in_a_sentence(plan: Plan) -> None:
     template = {"spec": {"containers": [{"name": "main", "volumeMounts": [{"mountPath": "/data"}]}]}}
     result = plan(service(template=template))
