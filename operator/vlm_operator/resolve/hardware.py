@@ -73,13 +73,14 @@ def choose_hardware(
     if not classes:
         return replace(_none(spec, tuple(passed), never), avoid_labels=_ruled_out(spec, nodes))
     best = min(classes, key=lambda c: (*rank(c.gpu), -c.free, str(c.gpu.product), c.nodes[0].name))
+    best = _held_to_architecture(best, classes)
     chosen = {n.name for n in best.nodes}
     for other in classes:
-        if other is not best:
+        if other.nodes != best.nodes:
             passed += [
                 PassedOver(
                     node=n.name,
-                    reason=f"has other GPUs ({_words(other.gpu)}) than the ones chosen ({_words(best.gpu)})",
+                    reason=_difference(other, best),
                 )
                 for n in other.nodes
                 if n.name not in chosen
@@ -107,6 +108,31 @@ def choose_hardware(
             )
         )
     return Choice(best, tuple(sorted(passed, key=lambda p: p.node)), tuple(findings), best.gpu.source)
+
+
+def _held_to_architecture(best: HardwareClass, classes: list[HardwareClass]) -> HardwareClass:
+    """The class with the processors' architecture among its labels, where GPUs of the same labels stand beside others."""
+    label, wanted = "kubernetes.io/arch", best.nodes[0].cpu_architecture
+    alike = [c for c in classes if c.gpu.match_labels == best.gpu.match_labels]
+    if all(c.nodes[0].cpu_architecture == wanted for c in alike) or any(
+        n.labels.get(label) != wanted for n in best.nodes
+    ):
+        return best
+    return replace(best, gpu=replace(best.gpu, match_labels={**best.gpu.match_labels, label: wanted}))
+
+
+def _difference(other: HardwareClass, best: HardwareClass) -> str:
+    theirs, ours = _words(other.gpu), _words(best.gpu)
+    there, here = other.nodes[0].cpu_architecture, best.nodes[0].cpu_architecture
+    if theirs == ours and there != here:
+        return f"has {there} processors, and the nodes chosen have {here}"
+    if theirs == ours and other.gpu.memory_mib != best.gpu.memory_mib:
+        theirs, ours = (f"{_words(gpu)}, {_memory(gpu)}" for gpu in (other.gpu, best.gpu))
+    return f"has other GPUs ({theirs}) than the ones chosen ({ours})"
+
+
+def _memory(gpu: GpuFacts) -> str:
+    return "unknown memory" if gpu.memory_mib is None else f"{gpu.memory_mib:,} MiB"
 
 
 def _words(gpu: GpuFacts) -> str:
@@ -164,7 +190,7 @@ def _impossible(spec: VLMServiceSpec, gpu: GpuFacts, needed: int) -> tuple[str, 
         )
     if gpu.devices and needed > gpu.devices:
         return "TooManyDevices", (
-            f"has {gpu.devices} devices and the pod needs {needed}: "
+            f"has {gpu.devices} device{'s' * (gpu.devices != 1)} and the pod needs {needed}: "
             "lower parallelism, or spread one copy over more nodes (multinode.nodeCount)"
         )
     return None

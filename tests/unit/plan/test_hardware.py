@@ -163,3 +163,20 @@ def test_a_driver_too_old_for_the_image_is_told_before_the_pod_dies_of_it():
     labels = {"nvidia.com/cuda.driver-version.full": "535.104.05", "nvidia.com/cuda.runtime-version.full": "12.2"}
     made = plan(service(engine={"image": "lmsysorg/sglang:v0.5.23-cu130"}), node(labels=labels))
     assert reasons(made) == ["DriverTooOld"]
+
+
+def test_the_same_gpus_beside_other_processors_are_told_apart_and_pods_are_held_to_the_ones_chosen():
+    arm = node("arm", labels={"kubernetes.io/arch": "arm64"}, count=1)
+    made = plan(None, arm, node("x86", labels={"kubernetes.io/arch": "amd64"}))
+    assert chosen(made) == ["x86"]
+    assert [p.reason for p in made.hardware.passed_over] == ["has arm64 processors, and the nodes chosen have amd64"]
+    assert made.hardware.match_labels["kubernetes.io/arch"] == "amd64"
+    assert "kubernetes.io/arch" not in plan(None, arm).hardware.match_labels
+
+
+def test_the_same_gpus_with_other_memory_are_told_apart_by_it():
+    made = plan(None, node("large"), node("small", memory_mib=70_000, count=1))
+    (small,) = made.hardware.passed_over
+    assert small.reason == (
+        "has other GPUs (NVIDIA-H100-80GB-HBM3, 70,000 MiB) than the ones chosen (NVIDIA-H100-80GB-HBM3, 81,559 MiB)"
+    )
