@@ -116,7 +116,7 @@ def free_processors(world: World) -> Iterator[None]:
         eventually(lambda w=theirs, n=name: not w.pods(n), f"no pods of {name}", seconds=60)  # type: ignore[misc]
     yield
     for theirs, name, replicas in paused:
-        theirs("scale", "vlms", name, f"--replicas={replicas}")
+        theirs.says("scale", "vlms", name, f"--replicas={replicas}")  # its owner may have removed it meanwhile
 
 
 @pytest.fixture(scope="session")

@@ -102,17 +102,20 @@ def test_the_engines_and_the_runtimes_metrics_are_scraped(served: Served) -> Non
 def test_a_ready_service_costs_the_api_server_no_write(served: Served, record_property: Record) -> None:
     served.world.wait_for(served.name, "True", "InForce", kind="OverridesEffective", seconds=30)
     time.sleep(5)  # the events of the last change
-    versions, counted = versions_of(served.world), written()
+    versions, counted = versions_of(served), written()
     time.sleep(QUIET_SECONDS)
-    assert versions_of(served.world) == versions
+    assert versions_of(served) == versions
     assert written() == counted
     record_property(f"writes to the API server in {QUIET_SECONDS} s of a ready service", 0)
 
 
-def versions_of(world: World) -> dict[str, str]:
-    kinds = "vlms,deployments,replicasets,pods,services,configmaps,endpointslices,events"
-    found = world.items(kinds)
-    return {f"{each['kind']}/{each['metadata']['name']}": each["metadata"]["resourceVersion"] for each in found}
+def versions_of(served: Served) -> dict[str, str]:
+    """The resource version of everything that belongs to the service, and of what was told about it."""
+    kinds = "deployments,replicasets,pods,services,configmaps,endpointslices"
+    found = served.world.items(kinds, "-l", f"vlmserve.dev/service={served.name}")
+    told = served.world.items("events", f"--field-selector=involvedObject.name={served.name}")
+    everything = [served.world.service(served.name), *found, *told]
+    return {f"{each['kind']}/{each['metadata']['name']}": each["metadata"]["resourceVersion"] for each in everything}
 
 
 def written() -> dict[str, float]:
