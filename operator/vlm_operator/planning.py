@@ -33,7 +33,7 @@ from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.architectures import architecture
-from vlm_operator.facts.models import READABLE, model_facts
+from vlm_operator.facts.models import READABLE, model_facts, real_architecture
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
 from vlm_operator.resolve.budget import Budget, budget, fit_findings
@@ -212,13 +212,13 @@ def _model_findings(context: Context, read: ModelFacts | None) -> list[Finding]:
                 path="spec.model.architecture",
             )
         )
-    elif spec.model.architecture and read is not None and read.architecture not in (None, spec.model.architecture):
+    elif spec.model.architecture and real_architecture(spec.model, read) not in (None, spec.model.architecture):
         findings.append(
             Finding(
                 severity=Severity.WARNING,
                 reason="ArchitectureDiffers",
                 message=f"spec.model.architecture is {spec.model.architecture}, which the plan follows, but the model's "
-                f"config.json says {read.architecture}, which the engine follows: correct it, or leave it out",
+                f"config.json says {real_architecture(spec.model, read)}, which the engine follows: correct it, or leave it out",
                 path="spec.model.architecture",
             )
         )

@@ -28,9 +28,7 @@ def model_facts(spec: ModelSpec, read: ModelFacts | None = None) -> ModelFacts:
     table's sets the whole row aside, since the files are then not those known. ``read`` is what the model's own files
     say: it fills in what is left.
     """
-    known = (
-        _table().get(spec.uri.removeprefix(_HUB).lower(), ModelFacts()) if spec.uri.startswith(_HUB) else ModelFacts()
-    )
+    known = _known(spec)
     if spec.architecture is not None and spec.architecture != known.architecture:
         known = ModelFacts(architecture=spec.architecture, bytes_per_parameter=known.bytes_per_parameter)
     if read is not None:
@@ -38,6 +36,11 @@ def model_facts(spec: ModelSpec, read: ModelFacts | None = None) -> ModelFacts:
     if spec.parameters_billion is None:
         return known
     return replace(known, parameters=spec.parameters_billion * 1e9)
+
+
+def real_architecture(spec: ModelSpec, read: ModelFacts | None = None) -> str | None:
+    """The architecture in the model's config.json, as far as it was read or is in the table."""
+    return (read.architecture if read is not None else None) or _known(spec).architecture
 
 
 def worth_reading(spec: ModelSpec) -> bool:
@@ -49,6 +52,12 @@ def worth_reading(spec: ModelSpec) -> bool:
         return False
     known = model_facts(spec)
     return spec.uri.startswith(READABLE) and any(getattr(known, name) is None for name in _NEEDED)
+
+
+def _known(spec: ModelSpec) -> ModelFacts:
+    return (
+        _table().get(spec.uri.removeprefix(_HUB).lower(), ModelFacts()) if spec.uri.startswith(_HUB) else ModelFacts()
+    )
 
 
 def _filled(known: ModelFacts, read: ModelFacts) -> ModelFacts:

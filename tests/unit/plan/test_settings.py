@@ -401,3 +401,12 @@ def test_control_paths_that_stay_open_to_clients_are_told(spec, path):
     (finding,) = (f for f in plan(service(**spec)).findings if f.reason == "ControlPathsOpen")
     assert finding.path == path
     assert "NetworkPolicy" in finding.message
+
+
+def test_an_architecture_that_a_known_model_does_not_have_is_told():
+    model = {"uri": "hf://Qwen/Qwen3-VL-8B-Instruct", "architecture": "Qwen2_5_VLForConditionalGeneration"}
+    made = plan(service(model=model))
+    (message,) = [f.message for f in made.findings if f.reason == "ArchitectureDiffers"]
+    assert "config.json says Qwen3VLForConditionalGeneration" in message
+    model["architecture"] = "Qwen3VLForConditionalGeneration"
+    assert "ArchitectureDiffers" not in reasons(plan(service(model=model)))
