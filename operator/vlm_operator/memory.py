@@ -19,7 +19,7 @@ POOL_GRANULE_MIB = 64
 
 # /dev/shm: NCCL takes about 9.2 MiB per channel and rank pair, and the default of 64 MiB kills tensor parallelism.
 SHARED_MEMORY_FLOOR_MIB = 8192
-SHARED_MEMORY_PER_TENSOR_RANK_MIB = 4096
+SHARED_MEMORY_PER_RANK_MIB = 4096
 SHARED_MEMORY_FLOOR_CPU_MIB = 1024
 
 # Python, torch and CUDA contexts of the HTTP process, one scheduler per device and the detokenizer: about 4 GiB and
@@ -158,12 +158,12 @@ def static_fraction(
     return round((memory_mib - reserved) / memory_mib, 3) * factor
 
 
-def shared_memory_mib(*, cuda: bool, tensor_in_pod: int, images: int | None, image_bytes: int | None) -> int:
+def shared_memory_mib(*, cuda: bool, devices_in_pod: int, images: int | None, image_bytes: int | None) -> int:
     """Size of /dev/shm: the largest of a floor, NCCL's need, and all images in flight travelling through it.
 
     With CUDA IPC it is where images go once the pool is full, so it is sized the same for both transports.
     """
     floor = SHARED_MEMORY_FLOOR_MIB if cuda else SHARED_MEMORY_FLOOR_CPU_MIB
-    nccl = SHARED_MEMORY_PER_TENSOR_RANK_MIB * tensor_in_pod if cuda and tensor_in_pod > 1 else 0
+    nccl = SHARED_MEMORY_PER_RANK_MIB * devices_in_pod if cuda and devices_in_pod > 1 else 0
     travelling = images * image_bytes * FRAGMENTATION / MIB if images and image_bytes else 0
     return round_up(max(floor, nccl, travelling), 1024)

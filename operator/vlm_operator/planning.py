@@ -33,6 +33,7 @@ from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.architectures import architecture
+from vlm_operator.facts.labels import quantity
 from vlm_operator.facts.models import READABLE, model_facts, real_architecture
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
@@ -118,6 +119,7 @@ def make_plan(
         *findings,
         *fit_findings(context, total, pool),
         *_group_findings(spec, cluster),
+        *_shared_memory_findings(context),
         *_heads_findings(context),
     ]
     settings = list(declared)
@@ -318,15 +320,33 @@ def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -
     )
 
 
-def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: int) -> PlanMemory:
-    spec, image = context.spec, context.image
-    images = images_in_flight(context)
-    shared = memory.shared_memory_mib(
+def _shared_memory_mib(context: Context) -> int:
+    image = context.image
+    return memory.shared_memory_mib(
         cuda=context.cuda,
-        tensor_in_pod=max(context.devices_per_pod // spec.parallelism.data, 1),
-        images=images,
+        devices_in_pod=max(context.devices_per_pod, 1),
+        images=images_in_flight(context),
         image_bytes=image.bytes if image else None,
     )
+
+
+def _shared_memory_findings(context: Context) -> list[Finding]:
+    said, needed = quantity(context.spec.shared_memory_size), _shared_memory_mib(context)
+    if said is None or said >= needed * memory.MIB:
+        return []
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            reason="SharedMemoryTooSmall",
+            message=f"sharedMemorySize {context.spec.shared_memory_size} is less than the {needed:,} MiB that images in "
+            "flight and the GPUs' communication may need: the engine can fail when /dev/shm is full; raise or remove it",
+            path="spec.sharedMemorySize",
+        )
+    ]
+
+
+def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: int) -> PlanMemory:
+    image, images = context.image, images_in_flight(context)
     pinned = images * image.bytes / 2 / memory.MIB if images and image and context.cuda else 0
     travelling = images * image.bytes / memory.MIB if images and image else 0
     host = memory.HOST_BASE_MIB + memory.HOST_PER_DEVICE_MIB * max(context.devices_per_pod, 1) + pinned + travelling
@@ -337,7 +357,7 @@ def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: 
         image_bytes=image.bytes if image else None,
         image_tokens=image.tokens if image else None,
         feature_pool_mib=pool_mib or None,
-        shared_memory_mib=shared,
+        shared_memory_mib=_shared_memory_mib(context),
         weights_mib=total.weights_mib,
         kv_cache_mib=max(free - pool_mib, 0) if free is not None else None,
         reserved_mib=total.reserved_mib,

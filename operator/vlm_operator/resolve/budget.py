@@ -126,7 +126,7 @@ def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding
     assert free is not None
     need = total.kv_mib(1) + pool_mib
     if free >= max(need, 1):
-        return []
+        return _queueing(total, free - pool_mib)
     if context.gpu.source == "spec":
         return [_only_a_least(total, need)]
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
@@ -146,6 +146,24 @@ def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding
 
 
 MOST_DEVICES = 1024
+
+
+def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
+    """Tells how many declared requests the KV cache holds, where that is fewer than are declared."""
+    token_mib = (total.kv_token_bytes or 0) * total.request_tokens / memory.MIB
+    if total.requests is None or not token_mib or kv_mib >= total.requests * token_mib:
+        return []
+    held = max(int(kv_mib / token_mib), 1)
+    return [
+        Finding(
+            severity=Severity.INFO,
+            reason="KvCacheHoldsFewer",
+            message=f"the KV cache of {kv_mib:,} MiB holds about {held:,} requests of {total.request_tokens:,} tokens, and "
+            f"{total.requests:,} are declared to run at once: the others wait. Declare what really runs at once, "
+            "or use more GPUs, fp8 (engine.settings.kv_cache_dtype: fp8_e5m2) or more replicas",
+            path="spec.workload.concurrency",
+        )
+    ]
 
 
 def _what_would_fit(context: Context, total: Budget, need: int) -> str:

@@ -97,6 +97,16 @@ def choose_hardware(
                 path="spec.multinode.nodeCount",
             )
         )
+    elif best.free < needed * count:
+        findings.append(
+            Finding(
+                severity=Severity.INFO,
+                reason="DevicesInUse",
+                message=f"{best.free} devices are free on these nodes now and one copy takes {needed * count}: "
+                "the pods wait until others end, or until an autoscaler adds a node",
+                path="spec.hardware",
+            )
+        )
     if best.gpu.source == "unknown":
         findings.append(
             Finding(

@@ -13,6 +13,7 @@ Rule = Callable[[Context, Declared], Iterable[Setting | Finding]]
 USER: tuple[Rule, ...] = (
     user.written,
     user.possible,
+    user.reachable,
     attention.consistent,
     doors.control_paths,
     workload.media_domains,
@@ -27,6 +28,7 @@ TUNED: tuple[Rule, ...] = (
     profile.measured_set,
     workload.pool_for_chosen_transport,
     workload.encoder_data_parallel,
+    workload.consistent,
     attention.base_backend,
 )
 

@@ -180,3 +180,9 @@ def test_the_same_gpus_with_other_memory_are_told_apart_by_it():
     assert small.reason == (
         "has other GPUs (NVIDIA-H100-80GB-HBM3, 70,000 MiB) than the ones chosen (NVIDIA-H100-80GB-HBM3, 81,559 MiB)"
     )
+
+
+def test_devices_that_others_use_now_are_told_and_refuse_nothing():
+    made = make_plan(service(), cluster(node(), in_use={"node-0": 8}), runtime_image=RUNTIME_IMAGE)
+    assert reasons(made) == ["DevicesInUse"]
+    assert not made.errors

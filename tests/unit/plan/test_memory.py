@@ -97,5 +97,5 @@ def test_weights_and_kv_cache_are_split_over_devices():
     [(1, None, 8192), (4, None, 16_384), (1, 4000, 26_624)],
 )
 def test_shared_memory_covers_nccl_and_the_images_that_travel_through_it(tensor, images, expected_mib):
-    size = memory.shared_memory_mib(cuda=True, tensor_in_pod=tensor, images=images, image_bytes=6_291_456)
+    size = memory.shared_memory_mib(cuda=True, devices_in_pod=tensor, images=images, image_bytes=6_291_456)
     assert size == expected_mib

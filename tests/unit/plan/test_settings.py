@@ -246,14 +246,16 @@ def test_what_is_left_to_the_engine_says_what_it_will_choose():
 
 def test_a_pool_that_would_take_the_kv_cache_s_room_is_capped_with_the_sum():
     made = plan(service(workload=images(width=3840, height=2160)))
-    assert reasons(made) == ["FeaturePoolCapped"]
+    assert reasons(made) == ["FeaturePoolCapped", "KvCacheHoldsFewer"]
     message = made.findings[0].message
     pool = values(made)["SGLANG_MM_FEATURE_CACHE_MB"]
     assert f"{pool:,} MiB" in message
     assert "84,1" in message  # 400 images x 191.25 MiB x 1.1
     assert made.memory.kv_cache_mib >= pool
     fitting = int(message.partition("with workload.concurrency ")[2].split(",")[0])
-    assert not plan(service(workload=images(width=3840, height=2160) | {"concurrency": fitting})).findings
+    assert "FeaturePoolCapped" not in reasons(
+        plan(service(workload=images(width=3840, height=2160) | {"concurrency": fitting}))
+    )
 
 
 def test_a_capped_pool_advises_no_concurrency_where_not_even_one_request_fits():
@@ -388,6 +390,56 @@ def test_copies_of_queued_images_are_counted_on_every_rank(workload, applied):
     setting = plan(service(workload=workload, parallelism={"tensor": 4})).setting("mm_enable_dp_encoder")
     assert setting.applied is applied
     assert "copies on each of 4 ranks" in setting.reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "says"),
+    [
+        pytest.param(
+            {
+                "model": {"uri": "hf://Qwen/Qwen3-VL-8B-Instruct"},
+                "workload": {"concurrency": 400, "inputTokens": 100_000},
+            },
+            "KvCacheHoldsFewer",
+            "holds about 3 requests of 100,256 tokens, and 400 are declared",
+            id="more running requests than the KV cache holds",
+        ),
+        pytest.param(
+            {"engine": engine(settings={"context_length": 256})},
+            "ContextTooShort",
+            "has 512 tokens with its images, and context_length is 256",
+            id="a context shorter than a declared request",
+        ),
+        pytest.param(
+            {"scaling": {"maxReplicas": 4, "targetInFlight": 500}},
+            "ScalesLate",
+            "only when 100 requests already wait",
+            id="an autoscaling target above what a replica runs",
+        ),
+        pytest.param(
+            {"sharedMemorySize": "64Mi"},
+            "SharedMemoryTooSmall",
+            "less than the 8,192 MiB",
+            id="too little shared memory",
+        ),
+    ],
+)
+def test_numbers_that_work_against_each_other_are_told(spec, reason, says):
+    (finding,) = (f for f in plan(service(**spec)).findings if f.reason == reason)
+    assert says in finding.message
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--host", "127.0.0.1"], "loopback"),
+        (["--disaggregation-mode", "prefill"], "two engines"),
+        (["--json-model-override-args", "{a:1}"], "not JSON"),
+    ],
+)
+def test_arguments_that_work_against_the_service_are_refused(args, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan(service(engine=engine(args=args)))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from vlm_api.plan import Finding, Setting, Severity, Source
@@ -53,6 +54,33 @@ def possible(context: Context, declared: Declared) -> Iterator[Setting]:
             f"{limit.value} is not the largest of the sizes {list(sizes.value)} in {sizes.path}, which the engine goes by: "
             "remove one of them",
         )
+    yield from ()
+
+
+LOOPBACK = ("127.", "localhost", "::1", "[::1]")
+
+
+def reachable(context: Context, declared: Declared) -> Iterator[Setting]:
+    """Raises InvalidInput for arguments that work against the service itself."""
+    settings = context.choices.settings
+    host = settings.get("host")
+    if host is not None and str(host.value).startswith(LOOPBACK):
+        raise InvalidInput(
+            host.path, f"{host.value} is the loopback address, which no client reaches: use 0.0.0.0 or ::"
+        )
+    mode = settings.get("disaggregation_mode")
+    if mode is not None and mode.value not in (None, "null"):
+        raise InvalidInput(
+            mode.path,
+            f"{mode.value} splits prefill and decode over two engines, and a VLMService is one: remove it, "
+            "or run such a pair without the operator",
+        )
+    overrides = settings.get("json_model_override_args")
+    if overrides is not None:
+        try:
+            json.loads(str(overrides.value))
+        except ValueError as error:
+            raise InvalidInput(overrides.path, f"is not JSON ({error}): write it like '{{\"key\": 1}}'") from None
     yield from ()
 
 

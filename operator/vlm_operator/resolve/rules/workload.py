@@ -91,6 +91,30 @@ def _process_config(context: Context) -> dict[str, object] | None:
     return {"image": {"size": edges}}
 
 
+def consistent(context: Context, declared: Declared) -> Iterator[Finding]:
+    """Findings for numbers in the spec that work against each other."""
+    total = budget(context, declared)
+    length = declared.value("context_length")
+    if length is not None and int(length) < total.request_tokens:
+        yield Finding(
+            severity=Severity.WARNING,
+            reason="ContextTooShort",
+            message=f"a declared request has {total.request_tokens:,} tokens with its images, and context_length is "
+            f"{length}: the engine refuses such requests; raise context_length or lower the workload's tokens",
+            path=context.choices.settings["context_length"].path,
+        )
+    scaling, running = context.spec.scaling, declared.value("max_running_requests")
+    target = scaling.target_in_flight if scaling else None
+    if target is not None and running is not None and target > int(running):
+        yield Finding(
+            severity=Severity.WARNING,
+            reason="ScalesLate",
+            message=f"scaling.targetInFlight is {target} and a replica runs {running} requests at once: another replica "
+            f"comes only when {target - int(running)} requests already wait; lower it to {running} or below",
+            path="spec.scaling.targetInFlight",
+        )
+
+
 def media_domains(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
     """Hosts from which images may be fetched; without the flag any host is open to requests' URLs."""
     name, domains = "allowed_media_domains", context.spec.security.allowed_media_domains
