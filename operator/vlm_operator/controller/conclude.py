@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from vlm_api.names import ENGINE_PORT
 from vlm_api.plan import ServingPlan
@@ -15,6 +16,9 @@ from vlm_operator.controller.conditions import Verdict
 from vlm_operator.controller.observed import Observed
 from vlm_operator.render.names import selector_labels
 from vlm_operator.render.workload import LWS_WORKER_INDEX
+
+# How exactly the status tells a start's age. Pods are asked more often, and each change of a status is a write.
+ELAPSED_STEP_SECONDS: Final = 15
 
 
 def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | None, now: str) -> VLMServiceStatus:
@@ -122,7 +126,7 @@ def _startup(seen: Observed) -> Startup | None:
     slowest = min(starting, key=lambda r: (order.index(r.phase), -r.elapsed_seconds))
     return Startup(
         phase=slowest.phase.value,
-        elapsed_seconds=int(slowest.elapsed_seconds),
+        elapsed_seconds=int(slowest.elapsed_seconds // ELAPSED_STEP_SECONDS * ELAPSED_STEP_SECONDS),
         budget_seconds=slowest.budget_seconds,
     )
 

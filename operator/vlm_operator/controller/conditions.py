@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vlm_api.plan import Finding, ServingPlan
+from vlm_api.plan import Finding
 from vlm_api.report import Phase
 from vlm_api.spec import Device
 from vlm_api.status import ConditionStatus, VLMService
@@ -17,6 +17,8 @@ TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionSta
 _LOADED = frozenset(
     {Phase.CAPTURING_GRAPHS, Phase.WARMING_UP, Phase.FIRST_IMAGE, Phase.READY, Phase.DRAINING, Phase.STOPPED}
 )
+# What a pod asks of a node, and no node can ever give, whatever its memory.
+_HARDWARE_ERRORS = frozenset({"SharesAreNotDevices", "TensorParallelOverMIG", "TooManyDevices"})
 # Failures that mean that the model itself could not be found or read.
 _MODEL_FAILURES = frozenset({"ModelNotFound"})
 
@@ -33,7 +35,7 @@ def hardware_resolved(seen: Observed) -> Verdict:
     """Whether the plan was made for hardware that the cluster has."""
     if seen.plan is None:
         return _unplanned(seen)
-    if error := _error(seen.plan, "spec.hardware"):
+    if error := next((f for f in seen.plan.errors if _about_hardware(f)), None):
         return Verdict(FALSE, error.reason, error.message)
     hardware = seen.plan.hardware
     if hardware.device == Device.CPU.value:
@@ -64,7 +66,7 @@ def overrides_resolved(seen: Observed) -> Verdict:
         return Verdict(FALSE, reasons.INVALID_SPEC, str(seen.invalid))
     if seen.plan is None:
         return _unplanned(seen)
-    if error := _error(seen.plan, "spec.engine"):
+    if error := next((f for f in seen.plan.errors if _about_engine(f)), None):
         return Verdict(FALSE, error.reason, error.message)
     applied = [s for s in seen.plan.settings if s.applied]
     theirs = sum(s.source.value == "user" for s in applied)
@@ -77,7 +79,7 @@ def resource_fit(seen: Observed) -> Verdict:
     """Whether the model and its traffic fit into what is there."""
     if seen.plan is None:
         return _unplanned(seen)
-    errors = [f for f in seen.plan.errors if not (f.path or "").startswith(("spec.hardware", "spec.engine"))]
+    errors = [f for f in seen.plan.errors if not _about_hardware(f) and not _about_engine(f)]
     if errors:
         return Verdict(FALSE, errors[0].reason, errors[0].message)
     memory, hardware = seen.plan.memory, seen.plan.hardware
@@ -88,6 +90,7 @@ def resource_fit(seen: Observed) -> Verdict:
         "weights": memory.weights_mib,
         "reserve": memory.reserved_mib,
         "image pool": memory.feature_pool_mib,
+        "embedding cache": memory.embedding_cache_mib or None,
         "KV cache": memory.kv_cache_mib,
     }
     told = ", ".join(f"{name} {mib} MiB" for name, mib in parts.items() if mib is not None)
@@ -178,7 +181,9 @@ def overrides_effective(seen: Observed) -> Verdict:
 
 def hardware_drift(seen: Observed) -> Verdict:
     """Whether a node that pods run on still has the labels that the plan was made for."""
-    wanted = seen.plan.hardware.match_labels if seen.plan else {}
+    if seen.plan is None or seen.plan.errors:
+        return Verdict(UNKNOWN, reasons.NO_PLAN, "no plan is in force that nodes could be compared with; see Ready")
+    wanted = seen.plan.hardware.match_labels
     for pod in seen.pods:
         labels = seen.node_labels.get(pod.node or "")
         if labels is None or pod.deleting:
@@ -229,8 +234,12 @@ def _present(seen: Observed) -> list[PodView]:
     return sorted((p for p in seen.pods if not p.deleting and p.plan_hash == plan_hash), key=lambda p: p.name)
 
 
-def _error(plan: ServingPlan, path: str) -> Finding | None:
-    return next((f for f in plan.errors if (f.path or "").startswith(path)), None)
+def _about_hardware(finding: Finding) -> bool:
+    return finding.reason in _HARDWARE_ERRORS or (finding.path or "").startswith("spec.hardware")
+
+
+def _about_engine(finding: Finding) -> bool:
+    return (finding.path or "").startswith("spec.engine")
 
 
 def _unplanned(seen: Observed) -> Verdict:

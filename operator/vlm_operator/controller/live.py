@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from vlm_api.model import Inspection
 from vlm_api.names import LABEL_PLAN, LABEL_SERVICE, PLAN_KEY, POD_TEMPLATE_KEY
 from vlm_api.plan import ServingPlan
+from vlm_api.problems import problems
 from vlm_api.spec import ModelSpec, VLMServiceSpec
 from vlm_api.status import VLMService, VLMServiceStatus
 from vlm_operator.errors import InvalidInput
@@ -27,9 +28,8 @@ def parse(raw: Mapping[str, Any]) -> VLMService:
     try:
         return VLMService.model_validate({k: v for k, v in raw.items() if k != "status"})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        shown = f" (it is {first['input']!r})" if isinstance(first["input"], str | int | float) else ""
-        raise InvalidInput(".".join(map(str, first["loc"])), f"{first['msg']}{shown[:200]}") from None
+        first = problems(error, VLMService)[0]
+        raise InvalidInput(first.path, first.message) from None
 
 
 def parse_status(raw: Mapping[str, Any]) -> VLMServiceStatus | None:

@@ -48,6 +48,7 @@ NOT_ASKED: Final = "NotAsked"
 # HardwareDrift
 NO_DRIFT: Final = "NoDrift"
 LABELS_CHANGED: Final = "LabelsChanged"
+NO_PLAN: Final = "NoPlan"
 # Pods
 EVICTED: Final = "Evicted"
 CONTAINER_ENDED: Final = "ContainerEnded"
@@ -88,6 +89,7 @@ SENTENCES: Final[dict[str, str]] = {
     NOT_ASKED: "No running engine has been asked, or it cannot be.",
     NO_DRIFT: "The nodes still look as they did when the plan was made.",
     LABELS_CHANGED: "A node that pods run on no longer has the labels that the plan was made for; the pods stay.",
+    NO_PLAN: "There is no plan that can be carried out, so nodes have nothing to be compared with.",
     EVICTED: "A pod was removed from its node, or refused by it.",
     CONTAINER_ENDED: "A container ended without saying why.",
     INSTALL_FAILED: "The runtime could not be put beside the engine.",

@@ -160,6 +160,23 @@ def test_an_error_is_told_by_the_condition_that_it_is_about_and_by_no_other(path
     assert false == {condition, "Ready"}
 
 
+@pytest.mark.parametrize("reason", ["TooManyDevices", "TensorParallelOverMIG", "SharesAreNotDevices"])
+def test_hardware_that_no_node_can_ever_give_is_not_waited_for_and_nothing_has_drifted_from_it(reason):
+    never = error("spec.parallelism").model_copy(update={"reason": reason, "message": "no node can ever run this"})
+    nowhere = PLAN.hardware.model_copy(update={"nodes": []})
+    seen = Observed(plan=PLAN.model_copy(update={"hardware": nowhere, "findings": [never]}))
+    told = {c.type: c for c in conclude(service(), seen, None, NOW).conditions}
+    for name in ("Ready", "HardwareResolved"):
+        assert (told[name].status.value, told[name].reason) == ("False", reason)
+        assert told[name].message == "no node can ever run this"
+    assert told["ResourceFit"].reason != reason
+    assert (told["HardwareDrift"].status.value, told["HardwareDrift"].reason) == ("Unknown", "NoPlan")
+
+
+def test_without_a_plan_there_is_nothing_to_drift_from():
+    assert verdicts(Observed(invalid=InvalidInput("spec.x", "is wrong")))["HardwareDrift"] == ("Unknown", "NoPlan")
+
+
 def test_a_deployment_that_counts_itself_available_without_a_pod_is_not_available():
     # maxUnavailable 1 of 1 replica: the Deployment's own condition Available is True with no pod at all.
     conditions = [{"type": "Available", "status": "True"}]
@@ -230,8 +247,17 @@ def test_the_slowest_pods_start_is_shown_until_all_are_ready():
     }
     status = conclude(service(), replace(SERVED, reports=reports), None, NOW)
     assert status.startup is not None
-    assert (status.startup.phase, status.startup.elapsed_seconds) == ("LoadingWeights", 20)
+    assert (status.startup.phase, status.startup.elapsed_seconds) == ("LoadingWeights", 15)
     assert conclude(service(), SERVED, None, NOW).startup is None
+
+
+def test_a_start_that_goes_on_is_not_written_each_time_that_it_is_asked():
+    def status(seconds):
+        seen = replace(SERVED, reports={"vlm-0": report(phase=Phase.LOADING_WEIGHTS, elapsed_seconds=seconds)})
+        return conclude(service(), seen, None, NOW)
+
+    assert status(30.1) == status(35.2) == status(40.3)
+    assert status(45.0).startup.elapsed_seconds == 45
 
 
 def test_what_the_engine_uses_otherwise_than_planned_is_listed():

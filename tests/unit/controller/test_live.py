@@ -65,6 +65,14 @@ def test_a_spec_that_cannot_be_read_is_an_error_with_its_path():
     assert "many" in str(refused.value)
 
 
+def test_a_password_in_a_url_is_not_repeated_in_the_status():
+    raw = {"metadata": {"name": "vlm"}, "spec": {"model": {"uri": "https://user:hunter2@hub.example.com/a"}}}
+    with pytest.raises(InvalidInput) as refused:
+        parse(raw)
+    assert "[redacted]@hub.example.com" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
 def test_a_status_of_another_version_is_read_as_far_as_it_goes():
     condition = {
         "type": "Ready",

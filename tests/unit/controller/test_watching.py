@@ -204,9 +204,13 @@ def test_a_pod_is_asked_when_its_readiness_changes_or_it_restarts(runtimes, repo
 
 def test_a_pod_on_its_way_is_asked_again_soon(runtimes, reports):
     reports.of(KEY, [pod(ready=False)])
-    runtimes.now += STARTING_SECONDS
+    runtimes.now += STARTING_SECONDS * 0.9  # the soonest that the queue brings the service again
     reports.of(KEY, [pod(ready=False)])
     assert runtimes.asked == 2
+
+
+def test_the_phase_of_a_pod_on_its_way_is_at_most_six_seconds_old():
+    assert STARTING_SECONDS * 1.1 < 6
 
 
 def test_a_runtime_that_does_not_answer_is_no_report_and_no_error(runtimes, reports):
