@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from importlib.metadata import version
 
 from vlm_operator.controller.app import App, LeaseLost, Options
 from vlm_operator.controller.watch import WatchFailed
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vlm-operator", description="Serves VLMServices: vision-language models on SGLang."
     )
+    parser.add_argument("--version", action="version", version=f"vlm-operator {version('vlm-operator')}")
     parser.add_argument(
         "--namespace",
         action="append",

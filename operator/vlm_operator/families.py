@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
 from vlm_api.problems import nearest, problems
-from vlm_operator.cli.documents import read_documents
+from vlm_operator.documents import read_values
 from vlm_operator.engines.catalogue import unknown_release
 from vlm_operator.engines.values import typed
 from vlm_operator.errors import InvalidInput
 from vlm_operator.profiles import Family, ProfileSetting, merged, shipped
 from vlm_operator.resolve.conditions import NAMES, WITH_LIMIT
+
+_FORM: Final = "write one family, a map with family, architectures, images and profiles"
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +51,14 @@ def _files(folder: str) -> list[Path]:
 
 
 def _read(path: Path) -> Family:
-    documents = read_documents(str(path))
+    documents = read_values(str(path))
+    if not documents:
+        raise InvalidInput(str(path), f"is empty: {_FORM}")
     if len(documents) != 1:
         raise InvalidInput(str(path), f"has {len(documents)} documents: write one family in each file")
+    if not isinstance(documents[0], dict):
+        what = "a list" if isinstance(documents[0], list) else "a single value"
+        raise InvalidInput(str(path), f"is {what}, not a family: {_FORM}")
     try:
         family = Family.model_validate(documents[0])
     except ValidationError as error:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vlm_api.names import LABEL_COMPONENT, LABEL_SERVICE
-from vlm_operator.cli.documents import Document
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.inputs import ClusterObjects
+from vlm_operator.documents import Document
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, configure, context_namespace
 from vlm_operator.render.names import ENGINE

@@ -14,8 +14,8 @@ from vlm_api.reasons import Conditions
 from vlm_api.report import Phase
 from vlm_api.status import Condition, ConditionStatus, Startup, VLMService, VLMServiceStatus
 from vlm_operator.cli.console import INDENT, bar, columns, heading, pairs
-from vlm_operator.cli.documents import Document
 from vlm_operator.cli.table import print_findings
+from vlm_operator.documents import Document
 
 # These only tell: neither value is good or bad.
 NEUTRAL: Final = (Conditions.PROGRESSING, Conditions.HARDWARE_DRIFT)

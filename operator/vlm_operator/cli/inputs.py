@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from vlm_api.names import API_VERSION, GROUP, KIND
 from vlm_api.problems import nearest, problems
 from vlm_api.status import VLMService
-from vlm_operator.cli.documents import Document, read_documents
 from vlm_operator.cli.errors import InvalidInputs
+from vlm_operator.documents import Document, read_documents
 from vlm_operator.errors import InvalidInput
 
 # metav1.ObjectMeta, so that a misspelt label map is not taken for none.

@@ -14,10 +14,10 @@ from vlm_api.report import EffectiveSetting
 from vlm_api.status import Effective, VLMService, VLMServiceStatus
 from vlm_operator.cli.cluster import connect
 from vlm_operator.cli.console import INDENT, make_console
-from vlm_operator.cli.documents import Document
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.health import print_status
 from vlm_operator.cli.table import print_plan
+from vlm_operator.documents import Document
 
 
 def explain(options: argparse.Namespace) -> int:

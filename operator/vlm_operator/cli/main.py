@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from vlm_operator.cli.errors import ClusterError, InvalidInputs
 
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("-n", "--namespace", metavar="NAME", help="default: the context's namespace")
 
     result = argparse.ArgumentParser(prog="kubectl vlm", description=DESCRIPTION, epilog=EXIT_CODES)
+    result.add_argument("--version", action="version", version=f"kubectl-vlm {version('vlm-operator')}")
     commands = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     plan = commands.add_parser(

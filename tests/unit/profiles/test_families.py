@@ -194,3 +194,15 @@ def test_the_set_that_the_documentation_shows_is_a_valid_one(tmp_path: Path):
     assert [p.name for p in found["qwen2_5_vl"].profiles] == ["qwen2_5_vl.a100"]
     conditions = page[page.index("Conditions are") :]
     assert {name for name in NAMES if name in conditions} == NAMES
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("- family: ours\n- family: theirs\n", "is a list, not a family: write one family, a map with family,"),
+        ("ours\n", "is a single value, not a family: write one family, a map with family,"),
+        ("# nothing\n", "is empty: write one family, a map with family,"),
+    ],
+)
+def test_a_file_that_holds_no_family_is_refused_with_what_a_family_is(tmp_path, content, says):
+    assert refusal(tmp_path, ours=content).startswith(f"{tmp_path}/ours.yaml: {says}")

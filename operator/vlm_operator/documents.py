@@ -1,4 +1,4 @@
-"""Files of manifests -> JSON values, read as kubectl reads them, and refused where a value would be lost."""
+"""Files of YAML or JSON -> JSON values, read as kubectl reads them, and refused where a value would be lost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def read_documents(file: str) -> list[Document]:
 
     Raises InvalidInput, with the file and the place in it, for what is not YAML, JSON or a Kubernetes object.
     """
-    name = "standard input" if file == "-" else file
-    values = [value for value in _parse(_read(file, name), name) if value is not None]
+    name = _name(file)
+    values = read_values(file)
     if not values:
         raise InvalidInput(name, "is empty: give it a manifest with apiVersion, kind, metadata and spec")
     documents: list[Document] = []
@@ -30,6 +30,16 @@ def read_documents(file: str) -> list[Document]:
         place = name if len(values) == 1 else f"{name}, document {number}"
         documents += _objects(value, place)
     return documents
+
+
+def read_values(file: str) -> list[Any]:
+    """Every document in a file, whatever it holds. Raises InvalidInput for what is neither YAML nor JSON."""
+    name = _name(file)
+    return [value for value in _parse(_read(file, name), name) if value is not None]
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else file
 
 
 def _read(file: str, name: str) -> str:
