@@ -61,7 +61,10 @@ def _main(**fields: Any) -> dict[str, Any]:
 MAIN = "spec.template.spec.containers[0]"
 NAME_SAYS = "must be a DNS-1035 label of at most 40 characters, since it becomes a host name"
 SIZE_SAYS = "must be a size above zero, such as 16Gi, 500Mi or 2G"
-URI_SAYS = "must be hf://ORG/NAME, pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"
+URI_SAYS = "must be hf://ORG/NAME or hf://NAME, pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"
+STEP_UP_SAYS = "must not have .. in its path"
+FLAG_SAYS = "or begin with '-'"
+IMAGE_SAYS = "must be an image such as lmsysorg/sglang:v0.5.23"
 OBJECT_SAYS = "must be the name of an object"
 
 RIGHT = (
@@ -72,7 +75,15 @@ RIGHT = (
     Right("a model on a claim", _model(uri="pvc://models/qwen3-vl/8b")),
     Right("a model at the root of a claim", _model(uri="pvc://models")),
     Right("a model in an image", _model(uri="oci://registry.example.com/models/qwen3-vl:8b")),
+    Right("a model in an image by digest", _model(uri=f"oci://localhost:5000/models/qwen@sha256:{'0' * 64}")),
     Right("a model inside the pod", _model(uri="file:///models/tiny")),
+    Right("a path with dots in its names", _model(uri="pvc://models/.cache/..a/b..c/./v1.0/")),
+    Right("a served name and a revision with a dash inside", _model(name="qwen-8b", revision="pr-1/x-")),
+    Right("an image of a registry with a port", {"engine": {"image": "[::1]:5000/lab/sglang:v0.5.23-cu130"}}),
+    Right(
+        "a container and an init container with names of their own",
+        {"template": {"spec": {"containers": [{"name": "main"}, {"name": "a"}], "initContainers": [{"name": "b"}]}}},
+    ),
     Right("a gated model", _model(tokenSecretRef={"name": "hf.tokens", "key": "token_1"}, cacheClaim="models")),
     Right(
         "a served name with a slash", _model(name="Qwen/Qwen3-VL-8B", architecture="Qwen3VLForConditionalGeneration")
@@ -177,6 +188,12 @@ WRONG = (
     Wrong("a hub id with three parts", _model(uri="hf://a/b/c"), "spec.model.uri", URI_SAYS),
     Wrong("a file without a leading slash", _model(uri="file://models/tiny"), "spec.model.uri", URI_SAYS),
     Wrong("a line break after the model", _model(uri="hf://Qwen/Qwen3-VL-8B-Instruct\n"), "spec.model.uri", URI_SAYS),
+    Wrong("a claim's path that leads upwards", _model(uri="pvc://models/../../etc"), "spec.model.uri", STEP_UP_SAYS),
+    Wrong("a file's path that leads upwards", _model(uri="file:///../etc"), "spec.model.uri", STEP_UP_SAYS),
+    Wrong("a path that ends upwards", _model(uri="file:///models/.."), "spec.model.uri", STEP_UP_SAYS),
+    Wrong("a model's image with a password", _model(uri="oci://u:p@r.example.com/m"), "spec.model.uri", URI_SAYS),
+    Wrong("a revision like a flag", _model(revision="--foo"), "spec.model.revision", FLAG_SAYS),
+    Wrong("a served name like a flag", _model(name="--bar"), "spec.model.name", FLAG_SAYS),
     Wrong("a revision with a space", _model(revision="my branch"), "spec.model.revision", "must not have spaces"),
     Wrong("a served name with a colon", _model(name="qwen:8b"), "spec.model.name", "must not have spaces or colons"),
     Wrong("an architecture with a dot", _model(architecture="a.B"), "spec.model.architecture", "must be a class name"),
@@ -218,7 +235,9 @@ WRONG = (
         OBJECT_SAYS,
     ),
     Wrong("a version that is a word", {"engine": {"version": "latest"}}, "spec.engine.version", "must be a version"),
-    Wrong("an image with a space", {"engine": {"image": "a b"}}, "spec.engine.image", "must not have spaces"),
+    Wrong("an image with a space", {"engine": {"image": "a b"}}, "spec.engine.image", IMAGE_SAYS),
+    Wrong("an image with a scheme", {"engine": {"image": "https://r.example.com/a"}}, "spec.engine.image", IMAGE_SAYS),
+    Wrong("an image with a password", {"engine": {"image": "u:p@r.example.com/a"}}, "spec.engine.image", IMAGE_SAYS),
     Wrong(
         "a variable's name with a space", _env({"name": "A B"}), "spec.engine.env[0].name", "must be a variable's name"
     ),
@@ -284,6 +303,24 @@ WRONG = (
         "",
     ),
     # the template's shape
+    Wrong(
+        "two containers of one name",
+        {"template": {"spec": {"containers": [{"name": "main"}, {"name": "a"}, {"name": "a"}]}}},
+        "spec.template.spec.containers[2]",
+        "",
+    ),
+    Wrong(
+        "two init containers of one name",
+        {"template": {"spec": {"initContainers": [{"name": "a"}, {"name": "a"}]}}},
+        "spec.template.spec.initContainers[1]",
+        "",
+    ),
+    Wrong(
+        "two volumes of one name",
+        {"template": {"spec": {"volumes": [{"name": "a"}, {"name": "a"}]}}},
+        "spec.template.spec.volumes[1]",
+        "",
+    ),
     Wrong("labels in a list", {"template": {"metadata": {"labels": ["a"]}}}, "spec.template.metadata.labels", ""),
     Wrong(
         "a label that is a number",

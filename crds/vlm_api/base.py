@@ -89,6 +89,15 @@ PERCENT_UP_TO_100 = r"^(0|[1-9][0-9]?|100)%$"
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
+# An image as container runtimes take it: a registry with its port, a path, a tag, a digest. So it has no scheme and no
+# user with a password, which every plan and status would show.
+IMAGE = (
+    r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9a-fA-F:]+\])(:[0-9]+)?(/[A-Za-z0-9._-]+)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@[A-Za-z0-9+._-]+:[a-fA-F0-9]+)?"
+)
+# Steps of a path, none of which leads upwards.
+NO_STEP_UP = r"^([^./][^/]*|\.[^./][^/]*|\.\.[^/]+|\.)?(/([^./][^/]*|\.[^./][^/]*|\.\.[^/]+|\.)?)*$"
+
 # Anything JSON knows. The CRD says x-kubernetes-preserve-unknown-fields for it.
 Json = Annotated[Any, Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True, "nullable": True})]
 
@@ -117,9 +126,9 @@ class Matches:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return handler(schema) | {
-            "x-kubernetes-validations": [{"rule": f"self.matches(r'{self.pattern}')", "message": self.sentence}]
-        }
+        made = handler(schema)
+        rule = {"rule": f"self.matches(r'{self.pattern}')", "message": self.sentence}
+        return made | {"x-kubernetes-validations": [*made.get("x-kubernetes-validations", []), rule]}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from vlm_api.base import ApiModel, Json, Matches, Rule, UniqueBy
+from vlm_api.base import IMAGE, ApiModel, Json, Matches, Rule, UniqueBy
 
 
 class Tuning(str, Enum):
@@ -54,7 +54,12 @@ class Engine(ApiModel):
     ) = None
     """SGLang's version. Default: what the image's tag says; without an image, the newest that the operator knows."""
     image: (
-        Annotated[str, Field(min_length=1, max_length=512), Matches(r"^[^\s]+$", "must not have spaces in it")] | None
+        Annotated[
+            str,
+            Field(min_length=1, max_length=512),
+            Matches(f"^{IMAGE}$", "must be an image such as lmsysorg/sglang:v0.5.23, without spaces, scheme and user"),
+        ]
+        | None
     ) = None
     """The engine's image. Default: SGLang's own image of that version."""
     tuning: Tuning = Tuning.AUTO

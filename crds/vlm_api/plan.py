@@ -136,6 +136,8 @@ class PlanMemory(ApiModel):
     """Tokens of one image in the language model."""
     feature_pool_mib: int | None = None
     """The pool for CUDA IPC image features, on the first GPU."""
+    embedding_cache_mib: int | None = None
+    """The engine's cache of image embeddings, on each device."""
     shared_memory_mib: int | None = None
     """/dev/shm; counts against the pod's memory limit."""
     weights_mib: int | None = None

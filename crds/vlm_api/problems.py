@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -115,8 +116,13 @@ def _given(value: Any, path: str) -> str:
     """``is "20GB", but `` where the value can be shown."""
     if path.startswith(SENSITIVE) or isinstance(value, (dict, list)):
         return ""
-    shown = json.dumps(value, ensure_ascii=False, default=str)
+    shown = without_credentials(json.dumps(value, ensure_ascii=False, default=str))
     return f"is {shown}, but " if len(shown) <= MAX_SHOWN else ""
+
+
+def without_credentials(text: str) -> str:
+    """A text with URLs in it, none of which tells its user and password. These may have slashes in them."""
+    return re.sub(r"(?<=://)[^\s\"]*@", "[redacted]@", text)
 
 
 def _quoting(value: Any, allowed: Sequence[str]) -> str:

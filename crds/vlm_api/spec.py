@@ -7,13 +7,14 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, StrictBool
 
 from vlm_api.base import (
+    IMAGE,
+    NO_STEP_UP,
     ApiModel,
     Matches,
     Name,
     Quantity,
     Rule,
     Surge,
-    Token,
     Unavailable,
     UniqueBy,
     between,
@@ -46,7 +47,7 @@ __all__ = [
 MODEL_URI = (
     r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?"
     r"|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[^\s]*)?"
-    r"|oci://[^\s]+"
+    rf"|oci://{IMAGE}"
     r"|file:///[^\s]*)$"
 )
 
@@ -70,17 +71,28 @@ class ModelSpec(ApiModel):
     uri: Annotated[
         str,
         Field(min_length=1, max_length=1024),
-        Matches(MODEL_URI, "must be hf://ORG/NAME, pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"),
+        Matches(MODEL_URI, "must be hf://ORG/NAME or hf://NAME, pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"),
+        Matches(NO_STEP_UP, "must not have .. in its path: write the path that is meant"),
     ]
-    """Where the model is: ``hf://ORG/NAME`` (a model hub id), ``pvc://CLAIM/PATH``, ``oci://IMAGE`` (an image volume)
-    or ``file:///PATH`` (a path inside the pod)."""
-    revision: Token | None = None
+    """Where the model is: ``hf://ORG/NAME`` or ``hf://NAME`` (a model hub id), ``pvc://CLAIM/PATH``, ``oci://IMAGE``
+    (an image volume) or ``file:///PATH`` (a path inside the pod)."""
+    revision: (
+        Annotated[
+            str,
+            Field(min_length=1, max_length=253),
+            Matches(r"^[^-\s][^\s]*$", "must not have spaces in it or begin with '-', as a flag does"),
+        ]
+        | None
+    ) = None
     """Branch, tag or commit of a hub model. Default: the hub's default branch."""
     name: (
         Annotated[
             str,
             Field(min_length=1, max_length=253),
-            Matches(r"^[^:\s]+$", "must not have spaces or colons in it: what follows a colon names an adapter"),
+            Matches(
+                r"^[^-:\s][^:\s]*$",
+                "must not have spaces or colons in it (what follows a colon names an adapter) or begin with '-'",
+            ),
         ]
         | None
     ) = None

@@ -73,7 +73,7 @@ class Startup(ApiModel):
     phase: str
     """The phase of its start."""
     elapsed_seconds: int
-    """Seconds since it started."""
+    """Seconds since it started, in steps of 15."""
     budget_seconds: int
     """Seconds that a start may take."""
 
@@ -129,7 +129,7 @@ class VLMService(ApiModel):
         Rule(
             cel=f"self.metadata.name.matches('{SERVICE_NAME}')",
             message=NAME_SENTENCE,
-            sentence=lambda s: f'is "{s.metadata.get("name", "")}", but {NAME_SENTENCE}',
+            sentence=lambda s: _name_sentence(s.metadata),
             holds=lambda s: _is_service_name(s.metadata.get("name", "")),
             field="metadata.name",
         ),
@@ -159,3 +159,10 @@ class VLMService(ApiModel):
 
 def _is_service_name(name: object) -> bool:
     return isinstance(name, str) and re.fullmatch(SERVICE_NAME, name) is not None
+
+
+def _name_sentence(metadata: dict[str, Any]) -> str:
+    if name := metadata.get("name"):
+        return f'is "{name}", but {NAME_SENTENCE}'
+    generated = " (metadata.generateName does not say which name it will be)" if metadata.get("generateName") else ""
+    return f"is required{generated}: it {NAME_SENTENCE}"

@@ -31,8 +31,13 @@ def _list(items: Schema) -> Schema:
     return {"type": "array", "nullable": True, "items": {k: v for k, v in items.items() if k != "nullable"}}
 
 
+def _by_name(items: Schema) -> Schema:
+    """A list whose items have a name each, which the API server and the merge tell them apart by."""
+    return _list(items) | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+
+
 NAME: Final[Schema] = {"type": "string"}
-_CONTAINERS = _list(
+_CONTAINERS = _by_name(
     _object(
         "name",
         name=NAME,
@@ -53,7 +58,7 @@ _METADATA = _object(labels=TEXT_MAP, annotations=TEXT_MAP)
 _SPEC = _object(
     containers=_CONTAINERS,
     initContainers=_CONTAINERS,
-    volumes=_list(_object("name", name=NAME)),
+    volumes=_by_name(_object("name", name=NAME)),
     nodeSelector=TEXT_MAP,
     nodeName=TEXT,
     tolerations=_list(_object(key=TEXT, operator=TEXT, value=TEXT, effect=TEXT)),
@@ -103,7 +108,9 @@ def misshapen(value: Any, schema: Schema, path: str = "") -> tuple[str, str] | N
         return path, sentence
     if isinstance(value, list):
         below = [(f"{path}[{i}]", each, schema["items"]) for i, each in enumerate(value)]
-    elif isinstance(value, dict):
+        found = next((found for each in below if (found := misshapen(each[1], each[2], each[0])) is not None), None)
+        return found or (_twice(value, path) if "x-kubernetes-list-map-keys" in schema else None)
+    if isinstance(value, dict):
         for field in schema.get("required", []):
             if value.get(field) is None:
                 return f"{path}.{field}", "is required: give it a value"
@@ -114,6 +121,32 @@ def misshapen(value: Any, schema: Schema, path: str = "") -> tuple[str, str] | N
     return next((found for each in below if (found := misshapen(each[1], each[2], each[0])) is not None), None)
 
 
+def _twice(items: list[dict[str, Any]], path: str) -> tuple[str, str] | None:
+    names = [item["name"] for item in items]
+    return next(
+        (
+            (f"{path}[{i}]", f'is the second with the name "{name}": keep one of them')
+            for i, name in enumerate(names)
+            if name in names[:i]
+        ),
+        None,
+    )
+
+
+def _shared(template: dict[str, Any]) -> tuple[str, str] | None:
+    """A container and an init container of one name, which no pod may have. The schema cannot say it cheaply enough."""
+    spec = template.get("spec") or {}
+    names = {each["name"] for each in spec.get("containers") or []}
+    return next(
+        (
+            (f".spec.initContainers[{i}]", f'has the name "{each["name"]}" of a container: give it another one')
+            for i, each in enumerate(spec.get("initContainers") or [])
+            if each["name"] in names
+        ),
+        None,
+    )
+
+
 @dataclass(frozen=True)
 class _PodTemplateShape:
     """Both enforcers: the CRD gets the schema, and the types check against it."""
@@ -122,7 +155,7 @@ class _PodTemplateShape:
         value = {part: each for part, each in value.items() if each is not None}
         if levels(value) > MOST_LEVELS:
             raise PydanticCustomError("rule", f"is nested more than {MOST_LEVELS} levels deep, which no pod needs")
-        if (found := misshapen(value, POD_TEMPLATE)) is not None:
+        if (found := misshapen(value, POD_TEMPLATE) or _shared(value)) is not None:
             raise PydanticCustomError("rule", "{text}", {"text": found[1], "field": found[0].removeprefix(".")})
         return value
 

@@ -357,6 +357,7 @@ def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: 
         image_bytes=image.bytes if image else None,
         image_tokens=image.tokens if image else None,
         feature_pool_mib=pool_mib or None,
+        embedding_cache_mib=total.embedding_cache_mib if context.cuda else None,
         shared_memory_mib=_shared_memory_mib(context),
         weights_mib=total.weights_mib,
         kv_cache_mib=max(free - pool_mib, 0) if free is not None else None,

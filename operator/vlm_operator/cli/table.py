@@ -165,6 +165,7 @@ def _print_memory(console: Console, memory: PlanMemory, hardware: PlanHardware |
     parts = [
         ("weights", memory.weights_mib),
         ("image features", memory.feature_pool_mib),
+        *([("image embeddings", memory.embedding_cache_mib)] if memory.embedding_cache_mib else []),
         ("engine's reserve", memory.reserved_mib),
         ("KV cache", memory.kv_cache_mib),
     ]

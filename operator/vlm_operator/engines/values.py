@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from vlm_api.problems import without_credentials
 from vlm_operator.engines.catalogue import bounds
 from vlm_operator.engines.fields import Field
 
@@ -51,8 +52,8 @@ def from_environment(field: Field, text: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, in JSON, cut where it is long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """A value for a message, in JSON, cut where it is long, and without the user and password of a URL."""
+    text = without_credentials(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
 
 

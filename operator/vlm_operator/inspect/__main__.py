@@ -26,7 +26,7 @@ from vlm_operator.inspect.hub import ENDPOINT, Hub
 def main(arguments: Sequence[str] | None = None) -> int:
     """Reads, writes the answer, and says it on standard output too."""
     parser = argparse.ArgumentParser(prog="python3 -m vlm_operator.inspect", description=__doc__)
-    parser.add_argument("uri", help="hf://ORG/NAME, or pvc://CLAIM/PATH with the claim mounted")
+    parser.add_argument("uri", help="hf://ORG/NAME, hf://NAME, or pvc://CLAIM/PATH with the claim mounted")
     parser.add_argument("--revision", help="of a hub model")
     parser.add_argument("--root", default=MODEL_MOUNT, help="where the claim is mounted (default: %(default)s)")
     parser.add_argument("--output", default=TERMINATION_LOG, help="where the answer goes (default: %(default)s)")

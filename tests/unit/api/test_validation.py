@@ -79,3 +79,47 @@ def test_never_repeats_what_may_be_a_secret(spec: dict[str, object]) -> None:
     found = problems(refusal.value, VLMService)
     assert found
     assert "hunter2" not in " ".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"model": {"uri": "https://user:hunter2@hub.example.com/model"}},
+        {"model": {"uri": "s3://KEY:hun/ter2@bucket"}},
+        {"model": {"uri": "oci://user:hunter2@registry.example.com/model"}},
+        {"engine": {"image": "https://user:hunter2@registry.example.com/sglang"}},
+    ],
+)
+def test_never_repeats_the_password_in_a_url(spec: dict[str, object]) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        VLMService.model_validate(service(Right("", spec)))
+    (found,) = problems(refusal.value, VLMService)
+    assert "://[redacted]@" in found.message
+    assert "ter2" not in found.message
+
+
+def test_a_name_twice_in_the_template_is_told_with_the_name() -> None:
+    twice = {"containers": [{"name": "main"}, {"name": "main"}]}
+    shared = {"containers": [{"name": "a"}], "initContainers": [{"name": "b"}, {"name": "a"}]}
+    for spec, sentence in (
+        (twice, 'spec.template.spec.containers[1]: is the second with the name "main": keep one of them'),
+        (shared, 'spec.template.spec.initContainers[1]: has the name "a" of a container: give it another one'),
+    ):
+        with pytest.raises(ValidationError) as refusal:
+            VLMService.model_validate(service(Right("", {"template": {"spec": spec}})))
+        assert [str(p) for p in problems(refusal.value, VLMService)] == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({}, "metadata.name: is required: it must be a DNS-1035 label"),
+        ({"name": ""}, "metadata.name: is required: it must be a DNS-1035 label"),
+        ({"generateName": "vlm-"}, "metadata.name: is required (metadata.generateName does not say which name"),
+    ],
+)
+def test_a_missing_name_is_asked_for(metadata: dict[str, str], says: str) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        VLMService.model_validate({**service(Right("", {})), "metadata": metadata})
+    (found,) = problems(refusal.value, VLMService)
+    assert str(found).startswith(says)

@@ -208,3 +208,8 @@ def test_a_secret_in_the_place_of_its_reference_is_not_repeated(tmp_path: Path) 
         (line,) = refusal(tmp_path, GOOD.rstrip()[:-1] + f", security: {{{security}}}}}\n")
         assert line.startswith("spec.security.apiKeySecretRef")
         assert "sk_123" not in line
+
+
+def test_a_missing_name_is_asked_for(tmp_path: Path) -> None:
+    (line,) = refusal(tmp_path, GOOD.replace("name: vlm", "generateName: vlm-"))
+    assert line.startswith("metadata.name: is required (metadata.generateName does not say which name it will be): ")

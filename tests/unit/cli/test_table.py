@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 
 import pytest
@@ -90,6 +91,20 @@ def test_the_memory_sum_has_numbers_and_shares() -> None:
     assert row(printed(), "weights")[1:3] == ["16,000", "MiB"]
     assert row(printed(), "weights")[-1] == "20%"
     assert "6.0 MiB, 256 tokens" in printed()
+
+
+def test_the_memory_sum_adds_up_to_the_device(plan: Plan) -> None:
+    text = plan(service(workload=WORKLOAD, engine={"settings": {"SGLANG_VLM_CACHE_SIZE_MB": 2048}})).out
+    memory = text[text.index("Memory of one device") : text.index("Memory of the pod")]
+    total, *parts = [int(number.replace(",", "")) for number in re.findall(r"([0-9,]+) MiB", memory)]
+    assert "image embeddings" in memory
+    assert 2048 in parts
+    assert sum(parts) == total
+
+
+def test_a_cache_that_is_off_has_no_row(plan: Plan) -> None:
+    text = plan(service(workload=WORKLOAD, engine={"settings": {"SGLANG_VLM_CACHE_SIZE_MB": 0}})).out
+    assert "image embeddings" not in text
 
 
 def test_the_worst_finding_is_the_last_thing_that_is_read() -> None:
