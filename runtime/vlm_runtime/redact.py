@@ -12,7 +12,9 @@ from vlm_api.names import ENV_API_KEY, ENV_HF_TOKEN
 
 MASK: Final = "[redacted]"
 
-_SECRET_NAME: Final = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_SECRET_NAME: Final = re.compile(
+    r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(^|_)(PASS|PAT)|_PWD)$", re.IGNORECASE
+)
 # Shorter values (``SOME_CACHE_KEY=0``) are no secrets, and masking them would spoil ordinary text.
 _SHORTEST_SECRET: Final = 8
 

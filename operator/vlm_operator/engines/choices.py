@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from vlm_api.names import MAIN_CONTAINER
+from vlm_api.names import ENV_API_KEY, ENV_HF_TOKEN, MAIN_CONTAINER
 from vlm_api.plan import Finding, Severity
 from vlm_api.spec import VLMServiceSpec
 from vlm_operator.engines.arguments import Argument, parse
@@ -26,9 +26,11 @@ _SETTINGS: Final = "spec.engine.settings"
 _MAIN: Final = f"spec.template.spec.containers[name={MAIN_CONTAINER}]"
 _ENGINES_OWN: Final = re.compile(r"SGL(ANG)?_")
 _OPERATORS_OWN: Final = "VLMSERVE_"
-# The name says that the value is a secret: HF_TOKEN, AWS_SECRET_ACCESS_KEY, DB_PASSWORD; not TOKENIZERS_PARALLELISM.
+# The name says that the value is a secret: HF_TOKEN, AWS_SECRET_ACCESS_KEY, PGPASSWORD, GITHUB_PAT; not
+# TOKENIZERS_PARALLELISM, PATH and PWD.
 _SECRET: Final = re.compile(
-    r"(^|_)(SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY)(_|$)|(^|_)(TOKEN|KEY)$",
+    r"PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|APIKEY"
+    r"|(^|_)(SECRET|PASS|API_KEY|ACCESS_KEY|PRIVATE_KEY)(_|$)|(^|_)(TOKEN|KEY|PAT)$|_PWD$",
     re.IGNORECASE,
 )
 _NO_SECRET: Final = re.compile(r"_(PATH|FILE|DIR|NAME|URL|TIMEOUT)$", re.IGNORECASE)
@@ -42,7 +44,7 @@ def user_choices(spec: VLMServiceSpec, engine: Release) -> UserChoices:
     counts where it was said first. Raises InvalidInput for what cannot be right, naming the field, the value and what
     to do about it.
     """
-    said = _Said(engine)
+    said = _Said(engine, secrets=_secrets(spec))
     main = _main(spec)
     said.arguments(parse(main.get("args") or [], engine, f"{_MAIN}.args"))
     said.environment(_template_env(main))
@@ -63,6 +65,14 @@ def user_choices(spec: VLMServiceSpec, engine: Release) -> UserChoices:
         referenced_env=frozenset(said.references),
         findings=tuple(said.findings),
     )
+
+
+def _secrets(spec: VLMServiceSpec) -> dict[str, str]:
+    named = {
+        ENV_HF_TOKEN: (spec.model.token_secret_ref, "spec.model.tokenSecretRef"),
+        ENV_API_KEY: (spec.security.api_key_secret_ref, "spec.security.apiKeySecretRef"),
+    }
+    return {variable: path for variable, (reference, path) in named.items() if reference is not None}
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,8 @@ class _Said:
     """What was said so far, from the highest precedence to the lowest."""
 
     engine: Release
+    secrets: Mapping[str, str]
+    """Variables that the operator sets from a Secret -> the field that names it."""
     settings: dict[str, Choice] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
@@ -122,6 +134,8 @@ class _Said:
         """Variables of one place."""
         for variable in variables:
             name, path = variable.name, variable.path
+            if name in self.secrets:
+                raise InvalidInput(path, f"{name} also comes from {self.secrets[name]}: say it once")
             if name.startswith(_OPERATORS_OWN):
                 raise InvalidInput(path, f"{name} belongs to the operator: remove it, or choose another name")
             if variable.value_from is not None or "$(" in (variable.value or ""):

@@ -286,7 +286,10 @@ def test_aliases_and_files_hide_nothing(args, says):
 
 @pytest.mark.parametrize(
     "name",
-    ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "OPENAI_API_KEY", "EXA_API_KEY", "MY_KEY", "CLIENT_SECRET_V2"],
+    [
+        *["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "OPENAI_API_KEY", "EXA_API_KEY", "MY_KEY"],
+        *["CLIENT_SECRET_V2", "DB_PASS", "GITHUB_PAT", "DB_PASSWD", "MYSQL_PWD", "PGPASSWORD", "AWS_CREDENTIAL_JSON"],
+    ],
 )
 def test_a_secret_in_clear_is_refused_and_never_repeated(name):
     for said in ({"env": [variable(name, "hunter2")]}, {"main": {"env": [variable(name, "hunter2")]}}):
@@ -297,10 +300,47 @@ def test_a_secret_in_clear_is_refused_and_never_repeated(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["TOKENIZERS_PARALLELISM", "SGLANG_LOG_DECODE_GRAPH_KEY", "HF_TOKEN_PATH", "MONKEY", "KEYBOARD"]
+    "name",
+    [
+        "TOKENIZERS_PARALLELISM",
+        "SGLANG_LOG_DECODE_GRAPH_KEY",
+        "HF_TOKEN_PATH",
+        "MONKEY",
+        "KEYBOARD",
+        "PWD",
+        "PATH",
+        "BYPASS",
+        "MY_PATH",
+        "CREDENTIALS_FILE",
+    ],
 )
 def test_a_variable_whose_name_only_resembles_a_secrets_is_passed(name):
     assert choices(env=[variable(name, "1")]).env == {name: "1"}
+
+
+@pytest.mark.parametrize("entry", [reference("HF_TOKEN"), variable("HF_TOKEN", "hunter2")])
+@pytest.mark.parametrize("place", ["engine", "template"])
+def test_the_hubs_token_from_two_places_is_refused_with_both(entry, place):
+    said = {"env": [entry]} if place == "engine" else {"main": {"env": [entry]}}
+    spec = service(**said).model_dump(by_alias=True, exclude_none=True)
+    spec["model"]["tokenSecretRef"] = {"name": "hf", "key": "token"}
+    with pytest.raises(InvalidInput) as error:
+        user_choices(VLMServiceSpec.model_validate(spec), release("0.5.23"))
+    assert error.value.path.endswith("env[0]")
+    assert error.value.message == "HF_TOKEN also comes from spec.model.tokenSecretRef: say it once"
+
+
+def test_the_clients_key_from_two_places_is_refused_with_both():
+    error = refusal(env=[reference("VLMSERVE_API_KEY")], security={"apiKeySecretRef": {"name": "k", "key": "k"}})
+    assert error.path == "spec.engine.env[0]"
+    assert error.message == "VLMSERVE_API_KEY also comes from spec.security.apiKeySecretRef: say it once"
+
+
+def test_a_password_in_a_url_is_not_repeated_where_two_values_differ():
+    here, there = "http://user:hunter2@proxy", "http://user:hunter3@proxy"
+    error = refusal(args=["--otlp-traces-endpoint", here], settings={"otlp_traces_endpoint": there})
+    assert "[redacted]@proxy here, but" in error.message.replace('"', "")
+    assert "hunter" not in str(error)
 
 
 def test_an_api_key_in_the_arguments_is_not_repeated_in_the_error():

@@ -19,9 +19,14 @@ def test_only_variables_that_hold_secrets_count() -> None:
         "DB_PASSWORD": "correct horse",
         "SOME_CACHE_KEY": "0",
         "MAX_TOTAL_TOKENS": "123456789",
+        "GITHUB_PAT": "personal access",
+        "MYSQL_PWD": "battery staple",
         "PATH": "/usr/bin:/bin",
+        "PWD": "/sgl-workspace",
     }
-    assert secrets_in(env) == sorted(["short", "hf_x", "0123456789", "correct horse"])
+    assert secrets_in(env) == sorted(
+        ["short", "hf_x", "0123456789", "correct horse", "personal access", "battery staple"]
+    )
 
 
 @pytest.mark.parametrize(
