@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from minicluster import kube
 from minicluster.paths import KUBECONFIG, tool
-from minicluster.shell import attempt
+from minicluster.shell import Argument, attempt
 
 Json = dict[str, Any]
 Found = TypeVar("Found")
@@ -21,13 +21,16 @@ SOON_SECONDS = 15.0
 START_SECONDS = 240.0
 
 
-def eventually(look: Callable[[], Found], what: str, *, seconds: float = SOON_SECONDS, pause: float = 0.25) -> Found:
+def eventually(
+    look: Callable[[], Found | None], what: str, *, seconds: float = SOON_SECONDS, pause: float = 0.25
+) -> Found:
     """The first true value of ``look``; fails with ``what`` was waited for, and what was seen last."""
     deadline = time.monotonic() + seconds
-    while not (found := look()):
+    while True:
+        if found := look():
+            return found
         assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s; seen last: {found!r}"
         time.sleep(pause)
-    return found
 
 
 class World:
@@ -41,7 +44,12 @@ class World:
 
     def says(self, *arguments: str, stdin: str | None = None) -> str:
         """Both outputs of a kubectl that may fail."""
-        command = [tool("kubectl"), f"--kubeconfig={KUBECONFIG}", f"--namespace={self.namespace}", *arguments]
+        command: list[Argument] = [
+            tool("kubectl"),
+            f"--kubeconfig={KUBECONFIG}",
+            f"--namespace={self.namespace}",
+            *arguments,
+        ]
         done = attempt(command, stdin=stdin)
         return done.stdout + done.stderr
 
