@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,10 +32,10 @@ from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.architectures import architecture
-from vlm_operator.facts.labels import quantity
-from vlm_operator.facts.models import READABLE, model_facts, real_architecture
+from vlm_operator.facts.models import model_facts
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
+from vlm_operator.resolve import findings as notes
 from vlm_operator.resolve.budget import Budget, budget, fit_findings
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
@@ -114,13 +113,13 @@ def make_plan(
         *engine_findings,
         *choice.findings,
         *([inspected] if isinstance(inspected, Finding) else []),
-        *_model_findings(context, read),
-        *_driver_findings(image, gpu),
+        *notes.model_findings(context, read),
+        *notes.driver_findings(image, gpu),
         *findings,
         *fit_findings(context, total, pool),
-        *_group_findings(spec, cluster),
-        *_shared_memory_findings(context),
-        *_heads_findings(context),
+        *notes.group_findings(spec, cluster.has_leader_worker_sets),
+        *notes.shared_memory_findings(context),
+        *notes.heads_findings(context),
     ]
     settings = list(declared)
     return ServingPlan(
@@ -201,101 +200,6 @@ def _image(spec: VLMServiceSpec, family: Family | None) -> memory.Image | None:
         ) from error
 
 
-def _model_findings(context: Context, read: ModelFacts | None) -> list[Finding]:
-    spec, findings = context.spec, []
-    if context.model.architecture is None:
-        unread = "" if spec.model.uri.startswith(READABLE) else " (files inside images are not read beforehand)"
-        findings.append(
-            Finding(
-                severity=Severity.INFO,
-                reason="ModelUnknown",
-                message=f"nothing is known of {spec.model.uri}{unread}, so no profile of a model family applies; "
-                "say spec.model.architecture and parametersBillion (both stand in the model's config.json and card)",
-                path="spec.model.architecture",
-            )
-        )
-    elif spec.model.architecture and real_architecture(spec.model, read) not in (None, spec.model.architecture):
-        findings.append(
-            Finding(
-                severity=Severity.WARNING,
-                reason="ArchitectureDiffers",
-                message=f"spec.model.architecture is {spec.model.architecture}, which the plan follows, but the model's "
-                f"config.json says {real_architecture(spec.model, read)}, which the engine follows: correct it, or leave it out",
-                path="spec.model.architecture",
-            )
-        )
-    elif context.family is None and spec.workload.images.width is not None:
-        findings.append(
-            Finding(
-                severity=Severity.INFO,
-                reason="FamilyUnknown",
-                message=f"{context.model.architecture} belongs to no known family: its images cannot be counted, "
-                "and the engine's defaults are used; set sizes in spec.engine.settings where you know better",
-                path="spec.model.architecture",
-            )
-        )
-    return findings
-
-
-def _driver_findings(image: str, gpu: GpuFacts | None) -> list[Finding]:
-    wanted = re.search(r"[-.]cu(\d{2})(\d)\b", image)
-    if wanted is None or gpu is None or gpu.cuda is None:
-        return []
-    needs = int(wanted[1]), int(wanted[2])
-    # Inside one CUDA major version an older driver runs newer minor versions (minor version compatibility).
-    if gpu.cuda[0] >= needs[0]:
-        return []
-    return [
-        Finding(
-            severity=Severity.WARNING,
-            reason="DriverTooOld",
-            message=f"the image {image} is built for CUDA {needs[0]}.{needs[1]}, and the nodes' driver {gpu.driver or ''} "
-            f"runs CUDA {gpu.cuda[0]}.{gpu.cuda[1]} at most: the engine would die at its start; "
-            "update the driver or choose an image for an older CUDA",
-            path="spec.engine.image",
-        )
-    ]
-
-
-def _group_findings(spec: VLMServiceSpec, cluster: Cluster) -> list[Finding]:
-    if spec.multinode.node_count == 1 or cluster.has_leader_worker_sets:
-        return []
-    return [
-        Finding(
-            severity=Severity.ERROR,
-            reason="LeaderWorkerSetMissing",
-            message="several nodes per copy need the LeaderWorkerSet controller, which this cluster does not have: "
-            "install it (leaderworkerset.x-k8s.io), or set multinode.nodeCount to 1",
-            path="spec.multinode.nodeCount",
-        )
-    ]
-
-
-def _heads_findings(context: Context) -> list[Finding]:
-    """A split that the engine asserts against at its start (sglang/srt/models/qwen3.py and the other families')."""
-    heads, tensor = context.model.kv_heads, context.spec.parallelism.tensor
-    # Data-parallel attention splits the heads over fewer devices; a CPU pads them.
-    if not context.cuda or context.family is None or heads is None or "enable_dp_attention" in context.choices.settings:
-        return []
-
-    def even(split: int) -> bool:
-        return heads % split == 0 or split % heads == 0
-
-    if even(tensor):
-        return []
-    below = next(split for split in range(tensor, 0, -1) if even(split))
-    above = next(split for split in range(tensor, tensor + heads + 1) if even(split))
-    return [
-        Finding(
-            severity=Severity.ERROR,
-            reason="HeadsNotDivisible",
-            message=f"the model's {heads} key-value heads cannot be split evenly over parallelism.tensor {tensor}, "
-            f"so the engine would end at its start: take {below} or {above}",
-            path="spec.parallelism.tensor",
-        )
-    ]
-
-
 def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -> PlanHardware:
     if spec.hardware.device is Device.CPU:
         return PlanHardware(device="cpu", source="spec")
@@ -320,31 +224,6 @@ def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -
     )
 
 
-def _shared_memory_mib(context: Context) -> int:
-    image = context.image
-    return memory.shared_memory_mib(
-        cuda=context.cuda,
-        devices_in_pod=max(context.devices_per_pod, 1),
-        images=images_in_flight(context),
-        image_bytes=image.bytes if image else None,
-    )
-
-
-def _shared_memory_findings(context: Context) -> list[Finding]:
-    said, needed = quantity(context.spec.shared_memory_size), _shared_memory_mib(context)
-    if said is None or said >= needed * memory.MIB:
-        return []
-    return [
-        Finding(
-            severity=Severity.WARNING,
-            reason="SharedMemoryTooSmall",
-            message=f"sharedMemorySize {context.spec.shared_memory_size} is less than the {needed:,} MiB that images in "
-            "flight and the GPUs' communication may need: the engine can fail when /dev/shm is full; raise or remove it",
-            path="spec.sharedMemorySize",
-        )
-    ]
-
-
 def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: int) -> PlanMemory:
     image, images = context.image, images_in_flight(context)
     pinned = images * image.bytes / 2 / memory.MIB if images and image and context.cuda else 0
@@ -358,7 +237,7 @@ def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: 
         image_tokens=image.tokens if image else None,
         feature_pool_mib=pool_mib or None,
         embedding_cache_mib=total.embedding_cache_mib if context.cuda else None,
-        shared_memory_mib=_shared_memory_mib(context),
+        shared_memory_mib=notes.shared_memory_mib(context),
         weights_mib=total.weights_mib,
         kv_cache_mib=max(free - pool_mib, 0) if free is not None else None,
         reserved_mib=total.reserved_mib,

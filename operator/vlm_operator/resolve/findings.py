@@ -1,0 +1,139 @@
+"""What a person should know of a plan, beside its settings: model, driver, groups, shared memory."""
+
+from __future__ import annotations
+
+import re
+
+from vlm_api.plan import Finding, Severity
+from vlm_api.spec import VLMServiceSpec
+from vlm_operator import memory
+from vlm_operator.facts.labels import quantity
+from vlm_operator.facts.models import READABLE, real_architecture
+from vlm_operator.facts.types import GpuFacts, ModelFacts
+from vlm_operator.resolve.context import Context
+from vlm_operator.resolve.rules.workload import images_in_flight
+
+
+def model_findings(context: Context, read: ModelFacts | None) -> list[Finding]:
+    """What is not known of the model, or said otherwise than its files say."""
+    spec, findings = context.spec, []
+    if context.model.architecture is None:
+        unread = "" if spec.model.uri.startswith(READABLE) else " (files inside images are not read beforehand)"
+        findings.append(
+            Finding(
+                severity=Severity.INFO,
+                reason="ModelUnknown",
+                message=f"nothing is known of {spec.model.uri}{unread}, so no profile of a model family applies; "
+                "say spec.model.architecture and parametersBillion (both stand in the model's config.json and card)",
+                path="spec.model.architecture",
+            )
+        )
+    elif spec.model.architecture and real_architecture(spec.model, read) not in (None, spec.model.architecture):
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                reason="ArchitectureDiffers",
+                message=f"spec.model.architecture is {spec.model.architecture}, which the plan follows, but the model's "
+                f"config.json says {real_architecture(spec.model, read)}, which the engine follows: correct it, or leave it out",
+                path="spec.model.architecture",
+            )
+        )
+    elif context.family is None and spec.workload.images.width is not None:
+        findings.append(
+            Finding(
+                severity=Severity.INFO,
+                reason="FamilyUnknown",
+                message=f"{context.model.architecture} belongs to no known family: its images cannot be counted, "
+                "and the engine's defaults are used; set sizes in spec.engine.settings where you know better",
+                path="spec.model.architecture",
+            )
+        )
+    return findings
+
+
+def driver_findings(image: str, gpu: GpuFacts | None) -> list[Finding]:
+    """An image that is built for a newer CUDA than the nodes' driver runs."""
+    wanted = re.search(r"[-.]cu(\d{2})(\d)\b", image)
+    if wanted is None or gpu is None or gpu.cuda is None:
+        return []
+    needs = int(wanted[1]), int(wanted[2])
+    # Inside one CUDA major version an older driver runs newer minor versions (minor version compatibility).
+    if gpu.cuda[0] >= needs[0]:
+        return []
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            reason="DriverTooOld",
+            message=f"the image {image} is built for CUDA {needs[0]}.{needs[1]}, and the nodes' driver {gpu.driver or ''} "
+            f"runs CUDA {gpu.cuda[0]}.{gpu.cuda[1]} at most: the engine would die at its start; "
+            "update the driver or choose an image for an older CUDA",
+            path="spec.engine.image",
+        )
+    ]
+
+
+def group_findings(spec: VLMServiceSpec, has_leader_worker_sets: bool) -> list[Finding]:
+    """Several nodes per copy, in a cluster that has no controller for such groups."""
+    if spec.multinode.node_count == 1 or has_leader_worker_sets:
+        return []
+    return [
+        Finding(
+            severity=Severity.ERROR,
+            reason="LeaderWorkerSetMissing",
+            message="several nodes per copy need the LeaderWorkerSet controller, which this cluster does not have: "
+            "install it (leaderworkerset.x-k8s.io), or set multinode.nodeCount to 1",
+            path="spec.multinode.nodeCount",
+        )
+    ]
+
+
+def heads_findings(context: Context) -> list[Finding]:
+    """A split that the engine asserts against at its start (sglang/srt/models/qwen3.py and the other families')."""
+    heads, tensor = context.model.kv_heads, context.spec.parallelism.tensor
+    # Data-parallel attention splits the heads over fewer devices; a CPU pads them.
+    if not context.cuda or context.family is None or heads is None or "enable_dp_attention" in context.choices.settings:
+        return []
+
+    def even(split: int) -> bool:
+        return heads % split == 0 or split % heads == 0
+
+    if even(tensor):
+        return []
+    below = next(split for split in range(tensor, 0, -1) if even(split))
+    above = next(split for split in range(tensor, tensor + heads + 1) if even(split))
+    return [
+        Finding(
+            severity=Severity.ERROR,
+            reason="HeadsNotDivisible",
+            message=f"the model's {heads} key-value heads cannot be split evenly over parallelism.tensor {tensor}, "
+            f"so the engine would end at its start: take {below} or {above}",
+            path="spec.parallelism.tensor",
+        )
+    ]
+
+
+def shared_memory_mib(context: Context) -> int:
+    """Size of /dev/shm in MiB, as it is computed for this service."""
+    image = context.image
+    return memory.shared_memory_mib(
+        cuda=context.cuda,
+        devices_in_pod=max(context.devices_per_pod, 1),
+        images=images_in_flight(context),
+        image_bytes=image.bytes if image else None,
+    )
+
+
+def shared_memory_findings(context: Context) -> list[Finding]:
+    """The user's size of /dev/shm where it is less than what is computed."""
+    said, needed = quantity(context.spec.shared_memory_size), shared_memory_mib(context)
+    if said is None or said >= needed * memory.MIB:
+        return []
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            reason="SharedMemoryTooSmall",
+            message=f"sharedMemorySize {context.spec.shared_memory_size} is less than the {needed:,} MiB that images in "
+            "flight and the GPUs' communication may need: the engine can fail when /dev/shm is full; raise or remove it",
+            path="spec.sharedMemorySize",
+        )
+    ]
