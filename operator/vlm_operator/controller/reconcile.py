@@ -238,8 +238,14 @@ class Reconciler:
 
 def _stays(previous: StoredPlan, service: VLMService, pods: list[PodView]) -> bool:
     theirs = [p for p in pods if p.plan_hash == previous.plan.hash]
-    scheduled = any(p.node and not p.deleting for p in theirs)
-    return stays(previous, service.spec, scheduled=scheduled, mismatch=any(p.mismatch for p in theirs))
+    here = [p for p in theirs if p.node and not p.deleting]
+    return stays(
+        previous,
+        service.spec,
+        scheduled=bool(here),
+        ready=any(p.ready for p in here),
+        mismatch=any(p.mismatch for p in theirs),
+    )
 
 
 def _problem(done: Applied) -> Problem | None:
