@@ -77,10 +77,11 @@ def classify(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: i
     """
     lines = [_COLOUR.sub("", line) for line in lines]
     when = "while serving" if was_ready else "during its start"
-    shown = error_lines(lines)
-    detail = f"The engine ended {when} with {ended}." + (
-        f" Last errors: {' | '.join(shown).rstrip('.')}." if shown else ""
-    )
+    errors = [line for line in lines if _ERROR_LINE.search(line)]
+    shown = last_lines(errors or lines)
+    detail = f"The engine ended {when} with {ended}."
+    if shown:
+        detail += f" Last {'errors' if errors else 'lines'}: {' | '.join(shown).rstrip('.')}."
     return failure(_reason(ended, lines, was_ready=was_ready, oom_kills=oom_kills, device=device), detail)
 
 
@@ -103,11 +104,9 @@ def _reason(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: in
     return "EngineExited" if ended.signal is None else "EngineKilled"
 
 
-def error_lines(lines: Sequence[str]) -> list[str]:
-    """The last lines that tell what went wrong, oldest first, each once and shortened; else simply the last ones."""
-    errors = [line for line in lines if _ERROR_LINE.search(line)]
-    chosen = errors or [line for line in lines if line.strip()]
-    unique = list(dict.fromkeys(line.strip()[:_LONGEST_LINE] for line in reversed(chosen)))
+def last_lines(lines: Sequence[str]) -> list[str]:
+    """The last few lines, oldest first, each once and shortened."""
+    unique = list(dict.fromkeys(line.strip()[:_LONGEST_LINE] for line in reversed(lines) if line.strip()))
     return unique[:_SHOWN_LINES][::-1]
 
 

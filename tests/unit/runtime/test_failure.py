@@ -102,7 +102,7 @@ def test_the_message_shows_the_errors_and_not_what_came_after_them() -> None:
 
 def test_without_an_error_the_last_lines_are_shown() -> None:
     assert (
-        "fired up"
+        "Last lines: The server is fired up"
         in classify(Exit(code=0), ["The server is fired up"], was_ready=True, oom_kills=0, device="cuda").message
     )
 
