@@ -159,19 +159,26 @@ def plan_with_manifests(
     return stored.plan.model_copy(update={"manifests": objects})
 
 
-def stays(previous: StoredPlan, spec: VLMServiceSpec, *, scheduled: bool, ready: bool, mismatch: bool) -> bool:
+def stays(
+    previous: StoredPlan, spec: VLMServiceSpec, cluster: Cluster, *, scheduled: bool, ready: bool, mismatch: bool
+) -> bool:
     """Whether the plan in force does: while the spec says the same, its pods have a node and found what was planned.
 
-    So neither an upgrade of the operator nor a label that flips replaces a pod that serves. A plan for GPUs of which
-    nothing was known stays only once a pod serves: when a cluster scales from zero, the pod is on the first GPU node
-    before that node's labels tell what it should have been planned with.
+    So neither an upgrade of the operator nor a label that flips replaces a pod that serves. One plan gives way before a
+    pod serves: the one for GPUs of which nothing was known, as soon as something is. When a cluster scales from zero,
+    the pod is on the first GPU node before that node's labels tell what it should have been planned with.
     """
-    settled = ready if _made_blindly(previous.plan) else scheduled
-    return previous.plan.spec_digest == spec_digest(spec) and settled and not mismatch
+    if previous.plan.spec_digest != spec_digest(spec) or not scheduled or mismatch:
+        return False
+    return ready or not _made_blindly(previous.plan) or not _sees_now(spec, cluster)
 
 
 def _made_blindly(plan: ServingPlan) -> bool:
     return plan.hardware.device == Device.CUDA.value and plan.hardware.source == "unknown"
+
+
+def _sees_now(spec: VLMServiceSpec, cluster: Cluster) -> bool:
+    return _hardware(spec, cluster, model_facts(spec.model), None).source != "unknown"
 
 
 def spec_digest(spec: VLMServiceSpec) -> str:

@@ -133,7 +133,7 @@ class Reconciler:
     ) -> tuple[StoredPlan | None, Observed]:
         """The plan in force, the new one, or none while the model's files are read; and what the status says of it."""
         previous, recorded, jobs = previous_plan(owned), recorded_inspection(raw), self._jobs(raw)
-        kept = previous if previous is not None and _stays(previous, service, pods.engines) else None
+        kept = previous if previous is not None and self._stays(previous, service, pods.engines) else None
         known = self.inspector.known(service, recorded)
         again = known is not None and known.failure is not None and self._tries_again(raw, pods)
         if kept is not None and not again:
@@ -160,15 +160,30 @@ class Reconciler:
     def _tries_again(self, raw: Json, pods: Pods) -> bool:
         return worth_another_try(parse_status(raw), pods.engines, self.now())
 
-    def _plan(self, service: VLMService, found: Inspection) -> StoredPlan:
-        cluster = Cluster(
-            nodes=self.inventory.facts(service.spec.hardware.resource_name),
-            in_use=self.usage.of(service.spec.hardware.resource_name, service.namespace, service.name),
+    def _stays(self, previous: StoredPlan, service: VLMService, pods: list[PodView]) -> bool:
+        theirs = [p for p in pods if p.plan_hash == previous.plan.hash]
+        here = [p for p in theirs if p.node and not p.deleting]
+        return stays(
+            previous,
+            service.spec,
+            self._cluster(service),
+            scheduled=bool(here),
+            ready=any(p.ready for p in here),
+            mismatch=any(p.mismatch for p in theirs),
+        )
+
+    def _cluster(self, service: VLMService) -> Cluster:
+        resource = service.spec.hardware.resource_name
+        return Cluster(
+            nodes=self.inventory.facts(resource),
+            in_use=self.usage.of(resource, service.namespace, service.name),
             has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
         )
+
+    def _plan(self, service: VLMService, found: Inspection) -> StoredPlan:
         plan = make_plan(
             service,
-            cluster,
+            self._cluster(service),
             runtime_image=self.runtime_image,
             inspected=inspected(service, found),
             families=self.families,
@@ -234,18 +249,6 @@ class Reconciler:
             if kind != kinds.LEADER_WORKER_SET.kind:
                 note = f"the cluster does not know {kind}: install its controller, or take it out of the spec"
                 self.recorder.tell(raw, "Warning", reasons.KIND_MISSING, note)
-
-
-def _stays(previous: StoredPlan, service: VLMService, pods: list[PodView]) -> bool:
-    theirs = [p for p in pods if p.plan_hash == previous.plan.hash]
-    here = [p for p in theirs if p.node and not p.deleting]
-    return stays(
-        previous,
-        service.spec,
-        scheduled=bool(here),
-        ready=any(p.ready for p in here),
-        mismatch=any(p.mismatch for p in theirs),
-    )
 
 
 def _problem(done: Applied) -> Problem | None:

@@ -22,22 +22,31 @@ def stored(*nodes, **spec) -> StoredPlan:
     ],
 )
 def test_a_plan_for_known_gpus_stays_while_a_pod_of_it_has_a_node(scheduled, ready, mismatch, expected):
-    kept = stays(stored(node()), service().spec, scheduled=scheduled, ready=ready, mismatch=mismatch)
+    kept = stays(stored(node()), service().spec, cluster(node()), scheduled=scheduled, ready=ready, mismatch=mismatch)
     assert kept is expected
 
 
-@pytest.mark.parametrize("ready", [True, False])
-def test_a_plan_made_before_any_gpu_was_known_stays_only_once_a_pod_serves(ready):
-    assert stays(stored(), service().spec, scheduled=True, ready=ready, mismatch=False) is ready
+@pytest.mark.parametrize(
+    ("nodes", "ready", "expected"),
+    [
+        pytest.param((node(),), False, False, id="a GPU is known now, and no pod serves yet"),
+        pytest.param((node(),), True, True, id="a GPU is known now, but a pod serves"),
+        pytest.param((), False, True, id="nothing is known still"),
+    ],
+)
+def test_a_plan_made_before_any_gpu_was_known_gives_way_until_a_pod_serves(nodes, ready, expected):
+    kept = stays(stored(), service().spec, cluster(*nodes), scheduled=True, ready=ready, mismatch=False)
+    assert kept is expected
 
 
 def test_a_changed_spec_makes_a_new_plan_and_a_changed_count_does_not():
     plan = stored(node())
     changed, more = service(engine={"version": "0.5.22"}), service(replicas=3)
-    assert not stays(plan, changed.spec, scheduled=True, ready=True, mismatch=False)
-    assert stays(plan, more.spec, scheduled=True, ready=True, mismatch=False)
+    assert not stays(plan, changed.spec, cluster(node()), scheduled=True, ready=True, mismatch=False)
+    assert stays(plan, more.spec, cluster(node()), scheduled=True, ready=True, mismatch=False)
 
 
 def test_a_service_on_the_cpu_needs_no_gpu_to_settle():
     plan = stored(hardware={"device": "cpu"})
-    assert stays(plan, service(hardware={"device": "cpu"}).spec, scheduled=True, ready=False, mismatch=False)
+    spec = service(hardware={"device": "cpu"}).spec
+    assert stays(plan, spec, cluster(node()), scheduled=True, ready=False, mismatch=False)
