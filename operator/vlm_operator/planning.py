@@ -174,11 +174,13 @@ def stays(
 
 
 def _made_blindly(plan: ServingPlan) -> bool:
-    return plan.hardware.device == Device.CUDA.value and plan.hardware.source == "unknown"
+    hardware = plan.hardware
+    return hardware.device == Device.CUDA.value and (hardware.source == "unknown" or not hardware.nodes)
 
 
 def _sees_now(spec: VLMServiceSpec, cluster: Cluster) -> bool:
-    return _hardware(spec, cluster, model_facts(spec.model), None).source != "unknown"
+    choice = _hardware(spec, cluster, model_facts(spec.model), None)
+    return choice.chosen is not None and choice.source != "unknown"
 
 
 def spec_digest(spec: VLMServiceSpec) -> str:

@@ -174,6 +174,19 @@ def test_a_service_that_was_there_before_its_node_gets_its_plan_when_the_node_co
     world.wait_for("Unknown", "NoNodeYet", "HardwareResolved")
 
 
+def test_a_pod_that_was_on_the_first_gpu_node_before_its_labels_gets_their_plan(world: World, kubectl: Any):
+    world.apply(workload=TRAFFIC, hardware={"products": ["NVIDIA-L40S"]})
+    world.wait_for("Unknown", "NoNodeYet", "HardwareResolved")
+    before = world.plan_hash()
+    world.pod("vlm-0", node="ada")
+    add_node(kubectl, "ada", "l40s")
+    try:
+        assert "L40S" in world.wait_for("True", "HardwareFound", "HardwareResolved")
+        assert world.plan_hash() != before
+    finally:
+        kubectl("delete", "node", "ada")
+
+
 def test_a_nodes_heartbeat_reconciles_nothing(world: World, kubectl: Any, operator: Operator):
     world.apply(workload=TRAFFIC)
     world.wait_for("False", "Starting")
