@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from minicluster.local import free_ports
 
 IMAGE = "registry.example/vlm-operator:1"
 # What the operator may take for anything that a person waits for.
-SOON_SECONDS = 5.0
+SOON_SECONDS = 15.0
 
 
 class Operator:
@@ -89,8 +90,16 @@ def eventually(
             found = None
         if found:
             return found
-        assert time.monotonic() < until, f"not within {seconds} s: {what()}"
+        if time.monotonic() >= until:
+            pytest.fail(f"not within {seconds} s: {_said(what)}")
         time.sleep(0.05)
+
+
+def _said(what: Callable[[], Any]) -> Any:
+    try:
+        return what()
+    except LookupError as error:
+        return error
 
 
 class World:
@@ -126,9 +135,11 @@ class World:
             return False
 
     def condition(self, kind: str = "Ready", name: str = "vlm") -> tuple[str, str, str]:
-        """Status, reason and message of a condition."""
-        conditions = self.get("vlms", name)["status"]["conditions"]
-        found = next(c for c in conditions if c["type"] == kind)
+        """Status, reason and message of a condition; LookupError while the operator has said nothing."""
+        conditions = self.get("vlms", name).get("status", {}).get("conditions", [])
+        found = next((c for c in conditions if c["type"] == kind), None)
+        if found is None:
+            raise LookupError(f"{name} has no condition {kind}")
         return found["status"], found["reason"], found["message"]
 
     def wait_for(self, status: str, reason: str, kind: str = "Ready", name: str = "vlm") -> str:

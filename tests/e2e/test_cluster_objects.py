@@ -32,6 +32,8 @@ def nodes(world: World) -> Iterator[Nodes]:
 
     yield there_are
     world("delete", "vlms", "--all", "--timeout=60s")
+    # Before the nodes go: a pod that outlives its node would count against the next test's node of the same name.
+    eventually(lambda: not world.items("pods"), "no pod is left", seconds=60)
     for preset, count in made.items():
         for index in range(count):
             kube.kubectl("delete", "node", f"{preset}-{index}", "--ignore-not-found", "--timeout=30s")

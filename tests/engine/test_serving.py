@@ -63,10 +63,9 @@ def test_a_question_about_an_image_is_answered(serving: Container) -> None:
 
 
 def test_answers_are_streamed(serving: Container) -> None:
-    chunks = [
-        line for line in ask(serving, max_tokens=8, stream=True).read().splitlines() if line.startswith(b"data: {")
-    ]
-    assert len(chunks) >= 8
+    # Tokens that come while the server is busy may share a chunk, so not each of them has its own.
+    answer = ask(serving, max_tokens=32, stream=True).read().splitlines()
+    assert sum(line.startswith(b"data: {") for line in answer) >= 8
 
 
 def test_without_the_key_nothing_is_answered(serving: Container) -> None:
