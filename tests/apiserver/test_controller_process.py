@@ -17,6 +17,7 @@ from apiserver.operating import IMAGE, Operator, World, add_node, eventually, wr
 from chart.rendering import render_chart
 
 from minicluster import pki
+from minicluster.paths import SHARE
 
 TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 IDLE_SECONDS = 20
@@ -90,6 +91,18 @@ def test_an_unchanged_service_costs_no_write(start: Start, world: World, kubectl
     time.sleep(IDLE_SECONDS)
     assert writes(kubectl) == before
     assert operator.metric("vlm_operator_reconciles_total") == reconciled, "events of its own making keep it busy"
+
+
+def test_an_optional_kind_that_goes_holds_up_no_service(start: Start, world: World, kubectl: Any):
+    kinds = str(SHARE / "lws-crds.yaml")
+    kubectl("apply", "--server-side", "-f", kinds)
+    kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", kinds)
+    start("--no-leader-election")
+    world.apply(workload=TRAFFIC)
+    world.wait_for("False", "Starting")
+    kubectl("delete", "-f", kinds)
+    world.apply("second", workload=TRAFFIC)
+    world.wait_for("False", "Starting", name="second")
 
 
 def test_sigterm_ends_it_cleanly_and_gives_the_lease_back(start: Start, world: World):

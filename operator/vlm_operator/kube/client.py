@@ -89,7 +89,7 @@ class Client:
     def list(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", cached: bool = False
     ) -> list[Json]:
-        """All objects, page by page; of every namespace where none is given.
+        """All objects, page by page; of every namespace where none is given, and none of a kind that is gone.
 
         ``cached`` takes what the API server has in memory, which may be a moment old but costs it little.
         """
@@ -97,7 +97,13 @@ class Client:
         query |= {"resourceVersion": "0"} if cached else {"limit": str(PAGE)}
         found: list[Json] = []
         while True:
-            page = self._call("GET", kind.path(namespace), query)
+            try:
+                page = self._call("GET", kind.path(namespace), query)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                self._forget(kind)
+                return []
             # Items of a list come without their kind.
             found += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page.get("items") or []]
             token = (page.get("metadata") or {}).get("continue")
@@ -110,7 +116,12 @@ class Client:
         metadata = manifest["metadata"]
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         path = kind.path(metadata.get("namespace"), metadata["name"])
-        return self._call("PATCH", path, query, manifest, "application/apply-patch+yaml")
+        try:
+            return self._call("PATCH", path, query, manifest, "application/apply-patch+yaml")
+        except ApiError as error:
+            if error.status == 404:
+                self._forget(kind)
+            raise
 
     def merge(self, kind: Kind, namespace: str, name: str, patch: Json) -> Json:
         """A JSON merge patch: maps are merged, lists and values replaced, null removes."""
@@ -145,6 +156,10 @@ class Client:
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
+
+    def _forget(self, kind: Kind) -> None:
+        """A kind can go at any time, with its controller; what discovery said before must not hold up every service."""
+        self._served.pop(kind.root, None)
 
     def serves(self, kind: Kind) -> bool:
         """Whether the cluster knows this kind in this version."""
