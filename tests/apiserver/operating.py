@@ -24,7 +24,7 @@ from minicluster.local import free_ports
 
 IMAGE = "registry.example/vlm-operator:1"
 # What the operator may take for anything that a person waits for.
-SOON_SECONDS = 15.0
+SOON_SECONDS = 5.0
 
 
 class Operator:
