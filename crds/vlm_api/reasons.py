@@ -35,6 +35,9 @@ FAILURES: Final[dict[str, str]] = {
     "HardwareMismatch": (
         "The pod got less hardware than the plan was made for. The operator plans again; see HardwareResolved."
     ),
+    "PortInUse": (
+        "Another process has the port. Look for a second container or hostNetwork in spec.template that uses it."
+    ),
     "EngineKilled": "The engine was ended by a signal that nobody here sent.",
     "SchedulerDied": "A scheduler process of the engine died. See the last lines of the pod's log.",
     "StartupTimeout": "The engine did not become ready within its budget. See the phase in status.startup.",

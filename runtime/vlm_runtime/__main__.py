@@ -21,7 +21,7 @@ from vlm_runtime.cgroup import oom_kills
 from vlm_runtime.client import EngineClient
 from vlm_runtime.command import BadEnvironment, EngineCommand, engine_command
 from vlm_runtime.engine_process import EngineProcess, adopt_orphans
-from vlm_runtime.failure import failure
+from vlm_runtime.failure import failure, fatal
 from vlm_runtime.hardware import shortcomings
 from vlm_runtime.output import Output
 from vlm_runtime.phases import phase_of
@@ -99,7 +99,7 @@ def _run(chosen: Options, events: SimpleQueue[Event], output: Output) -> Failure
     try:
         server.serve(state, chosen.port)
     except OSError as error:
-        return failure("BadPlan", f"The runtime cannot listen on port {chosen.port}: {error}.")
+        return failure("PortInUse", f"The runtime cannot listen on port {chosen.port}: {error}.")
 
     mismatch = _check_hardware(plan, state, output)
     if mismatch is not None:
@@ -145,6 +145,9 @@ def _supervise(
         phase = phase_of(line)
         if phase is not None and state.advance(phase):
             output.say(f"{phase.value} after {state.elapsed_seconds:.0f} s")
+        lost = fatal(line)
+        if lost is not None:
+            events.put(Lost(lost))
 
     adopt_orphans()
     watcher = Watcher(

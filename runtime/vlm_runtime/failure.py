@@ -37,6 +37,8 @@ _SCHEDULER: Final = re.compile(
     r"Scheduler hit an exception|Subprocess scheduler\S* .*crashed|Rank \d+ scheduler (?:is dead|died)"
     r"|Received sigquit from a child process|SIGQUIT received"
 )
+# Uvicorn's, followed by its own end; SGLang's other processes run on, and the container with them.
+_PORT: Final = re.compile(r"error while attempting to bind on address .*(?:address already in use|permission denied)")
 _CONFIGURATION: Final = re.compile(r"^(?:ValueError|AssertionError|NotImplementedError|KeyError|TypeError|OSError)\b")
 _ERROR_LINE: Final = re.compile(r"^\w[\w.]*(?:Error|Exception)\b|: error: |crashed with exit code|\bERROR\b")
 
@@ -85,6 +87,14 @@ def classify(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: i
     return failure(_reason(ended, lines, was_ready=was_ready, oom_kills=oom_kills, device=device), detail)
 
 
+def fatal(line: str) -> Failure | None:
+    """The failure that a line of the engine's log tells where the engine neither serves nor ends after it."""
+    line = _COLOUR.sub("", line)
+    if _PORT.search(line):
+        return failure("PortInUse", f"The engine cannot listen: {line.strip()[:_LONGEST_LINE]}.")
+    return None
+
+
 def _reason(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: int, device: str) -> str:
     def said(sign: re.Pattern[str]) -> bool:
         return any(sign.search(line) for line in lines)
@@ -93,6 +103,8 @@ def _reason(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: in
         return "OutOfHostMemory"
     if said(_DEVICE_MEMORY):
         return "OutOfHostMemory" if device == "cpu" else "OutOfDeviceMemory"
+    if said(_PORT):
+        return "PortInUse"
     if ended.code == 2 and said(_ARGUMENT):
         return "BadArgument"
     if not was_ready and said(_MODEL):

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from minicluster.local import free_ports
+from minicluster.ports import free_port
 
 IMAGE = "registry.example/vlm-operator:1"
 # What the operator may take for anything that a person waits for.
@@ -35,7 +35,7 @@ class Operator:
         self._namespace = namespace
         self._log = log
         self._options = options
-        self._port = free_ports(1)[0]
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, until: str = "watching") -> Operator:

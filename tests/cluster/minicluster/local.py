@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,10 +11,9 @@ from pathlib import Path
 from . import control_plane, kube, pki
 from .errors import ClusterError
 from .paths import ASSETS_TOOLS, tool
+from .ports import LOOPBACK, free_port
 from .processes import Daemons
 from .shell import Argument
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def apiserver(folder: Path) -> Iterator[ApiServer]:
         pki.Certificate("kube-apiserver", "kube-apiserver", addresses=control_plane.SERVICE_NAMES),
     ]
     pki.issue(folder / "pki", certificates)
-    client, peer, secure = free_ports(3)
+    client, peer, secure = free_port(), free_port(), free_port()
     server = ApiServer(f"https://{LOOPBACK}:{secure}", folder / "kubeconfig")
     pki.write_kubeconfig(server.kubeconfig, folder / "pki", control_plane.ADMIN.name, server.url)
     etcd_url = f"http://{LOOPBACK}:{client}"
@@ -66,12 +64,3 @@ def apiserver(folder: Path) -> Iterator[ApiServer]:
     finally:
         daemons.stop(["kube-apiserver"], seconds=5)
         daemons.stop(["etcd"], seconds=5)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on now; held together, so that they differ."""
-    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from minicluster.ports import free_port
 from vlm_api.plan import ExpectedHardware, PlanEngine, PlanHardware, PlanResources, PlanRuntime, ServiceRef, ServingPlan
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -38,13 +38,6 @@ def make_plan(**changes: Any) -> ServingPlan:
         settings=changes.get("settings", []),
         runtime=PlanRuntime(**{**runtime, **changes.get("runtime", {})}),
     )
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Container:

@@ -150,7 +150,14 @@ if "exit_code" in TOLD:
 process = start_worker()
 threading.Thread(target=watch, args=(process,), daemon=True).start()
 log("Capture decode CUDA graph begin. This can take up to several minutes.")
-server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
+try:
+    server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
+except OSError as error:
+    # As Uvicorn says it. The rest of the engine lives on without a server.
+    said = os.strerror(error.errno).lower()
+    log(f"ERROR:    [Errno {error.errno}] error while attempting to bind on address ('127.0.0.1', {args.port}): {said}")
+    log("INFO:     Waiting for application shutdown.")
+    time.sleep(3600)
 server.daemon_threads = True
 threading.Thread(target=server.serve_forever, daemon=True).start()
 log(f"Uvicorn running on http://0.0.0.0:{args.port} (Press CTRL+C to quit)")

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from unit.runtime.harness import Container, make_plan
 
+from minicluster.ports import free_port
 from vlm_api.plan import ExpectedHardware, Setting, Source
 from vlm_api.reasons import FAILURES
 
@@ -73,6 +75,22 @@ class TestStart:
         assert run.failure()["reason"] == "ConfigurationError"
         assert "64 x 64 pixels with 400" in run.failure()["message"]
         assert KEY not in run.failure()["message"]
+
+    def test_an_engine_that_lives_on_without_its_port_is_ended_at_once(self, container: Start) -> None:
+        port = free_port()
+        with socket.create_server(("127.0.0.1", port)):
+            run = container(options=["--engine-port", str(port)])
+            assert run.wait_exit(15) == 1
+        assert run.failure()["reason"] == "PortInUse"
+        assert f"{port}): address already in use" in run.failure()["message"]
+
+    def test_a_port_of_the_runtime_that_is_taken_is_said(self, container: Start) -> None:
+        port = free_port()
+        with socket.create_server(("", port)):
+            run = container(options=["--port", str(port)])
+            assert run.wait_exit(15) == 1
+        assert run.failure()["reason"] == "PortInUse"
+        assert f"cannot listen on port {port}" in run.failure()["message"]
 
     def test_a_start_beyond_its_budget_ends_with_the_phase_it_was_in(self, container: Start) -> None:
         run = container(make_plan(runtime={"startup_budget_seconds": 2}), load_seconds=60)
