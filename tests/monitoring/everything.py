@@ -60,7 +60,9 @@ def of_the_operator() -> CollectorRegistry:
     metrics = Metrics(CollectorRegistry())
     metrics.watch_queue(lambda: 1)
     metrics.reconciles.labels(result="success").inc()
-    metrics.errors.labels(reason="ApiError").inc()
+    metrics.failed("Conflict")
+    metrics.applied_seconds.observe(0.1)
+    metrics.asked("apply", 200, 0.01)
     condition = Condition(
         type="Ready",
         status=ConditionStatus.TRUE,

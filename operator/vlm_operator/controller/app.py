@@ -78,7 +78,7 @@ class App:
         heart = asyncio.create_task(self._beat())
         try:
             configure()
-            client = Client()
+            client = Client(self._metrics.asked)
             if not self._options.leader_election:
                 await self._work(client)
                 return
@@ -177,13 +177,11 @@ class App:
                 outcome = await asyncio.to_thread(reconciler, key)
             except ApiError as error:
                 delay = queue.retry(key)
-                self._metrics.reconciles.labels("error").inc()
-                self._metrics.errors.labels(error.reason).inc()
+                self._metrics.failed(error.reason)
                 log.warning("%s/%s: %s (again in %.0f s)", key.namespace, key.name, error.message, delay)
             except Exception:
                 delay = queue.retry(key)
-                self._metrics.reconciles.labels("error").inc()
-                self._metrics.errors.labels("Bug").inc()
+                self._metrics.failed("Bug")
                 log.exception("%s/%s: a fault of the operator (again in %.0f s)", key.namespace, key.name, delay)
             else:
                 if outcome.again_after_seconds is None:
@@ -192,7 +190,9 @@ class App:
                     self._metrics.forget(key)
                     self._metrics.reconciles.labels("gone").inc()
                 else:
-                    queue.done(key, outcome.again_after_seconds)
+                    since_event = queue.done(key, outcome.again_after_seconds)
+                    if since_event is not None:
+                        self._metrics.applied_seconds.observe(since_event)
                     self._metrics.see(key, outcome.conditions)
                     self._metrics.reconciles.labels("success").inc()
             finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -11,6 +12,17 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from vlm_api.status import Condition
 from vlm_operator.controller.queue import Key
+
+# Reasons that the API server gives (metav1.StatusReason), and the operator's own: no answer, a fault of the operator. A
+# webhook may invent others; a label must not grow with them.
+REASONS: Final = frozenset(
+    {
+        "Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout",
+        "StoreReadError", "Timeout", "TooManyRequests", "BadRequest", "MethodNotAllowed", "NotAcceptable",
+        "RequestEntityTooLarge", "UnsupportedMediaType", "InternalError", "Expired", "ServiceUnavailable", "Unknown",
+        "NoAnswer", "Bug",
+    }
+)  # fmt: skip
 
 
 class Metrics:
@@ -21,16 +33,45 @@ class Metrics:
         self.reconciles = Counter(
             "vlm_operator_reconciles", "Reconciles by result: success, error or gone.", ["result"], registry=registry
         )
-        self.errors = Counter("vlm_operator_errors", "Failed reconciles by reason.", ["reason"], registry=registry)
+        self._errors = Counter("vlm_operator_errors", "Failed reconciles by reason.", ["reason"], registry=registry)
         self.seconds = Histogram(
             "vlm_operator_reconcile_seconds",
             "How long a reconcile takes.",
             buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
             registry=registry,
         )
+        self.applied_seconds = Histogram(
+            "vlm_operator_event_to_applied_seconds",
+            "From the first event about a service to the end of the reconcile that covers it.",
+            buckets=(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+            registry=registry,
+        )
+        self._requests = Counter(
+            "vlm_operator_api_requests",
+            "Requests to the API server by verb and HTTP code, without the watches.",
+            ["verb", "code"],
+            registry=registry,
+        )
+        self._request_seconds = Histogram(
+            "vlm_operator_api_request_seconds",
+            "How long the API server takes to answer.",
+            ["verb"],
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+            registry=registry,
+        )
         self.leader = Gauge("vlm_operator_leader", "1 while this operator is the one that works.", registry=registry)
         self._conditions: dict[Key, Sequence[Condition]] = {}
         registry.register(_Services(lambda: list(self._conditions.values())))
+
+    def failed(self, reason: str) -> None:
+        """Counts a reconcile that failed. A reason that Kubernetes' API machinery does not know counts as ``Other``."""
+        self.reconciles.labels("error").inc()
+        self._errors.labels(reason if reason in REASONS else "Other").inc()
+
+    def asked(self, verb: str, status: int, seconds: float) -> None:
+        """Counts a request to the API server; status 0: no answer."""
+        self._requests.labels(verb, str(status) if status else "none").inc()
+        self._request_seconds.labels(verb).observe(seconds)
 
     def watch_queue(self, depth: Callable[[], int]) -> None:
         """Shows how many services wait for a worker."""

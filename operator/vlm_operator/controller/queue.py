@@ -25,6 +25,10 @@ class _State:
     """When to work on it, by the loop's clock; None: not queued."""
     working: bool = False
     failures: int = 0
+    told_at: float | None = None
+    """When the first event came that no finished work covers yet; None: nothing but a timer asks for work."""
+    covers: float | None = None
+    """``told_at`` of what is worked on now."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
 
 
@@ -41,8 +45,13 @@ class WorkQueue:
         return self._ready.qsize()
 
     def add(self, key: Key, after_seconds: float = 0.0) -> None:
-        """Queues a key, or brings it forward. While it is worked on it is queued for afterwards."""
+        """An event queues a key, or brings it forward. While it is worked on it is queued for afterwards."""
         state = self._states.setdefault(key, _State())
+        if state.told_at is None:
+            state.told_at = asyncio.get_running_loop().time()
+        self._queue(key, state, after_seconds)
+
+    def _queue(self, key: Key, state: _State, after_seconds: float) -> None:
         due = asyncio.get_running_loop().time() + after_seconds
         if state.due is not None and state.due <= due:
             return
@@ -58,16 +67,23 @@ class WorkQueue:
             if state is None or state.due is None or state.working:
                 continue
             state.due, state.working = None, True
+            state.covers, state.told_at = state.told_at, None
             return key
 
-    def done(self, key: Key, again_after_seconds: float | None = None) -> None:
-        """Work on the key went well; it comes again by itself after that time, spread by a tenth."""
+    def done(self, key: Key, again_after_seconds: float | None = None) -> float | None:
+        """Work on the key went well; it comes again by itself after that time, spread by a tenth.
+
+        Returns the seconds since the first event that this work covers, failed attempts included; None where no event
+        but a timer had asked for it.
+        """
         state = self._states[key]
+        covered, state.covers = state.covers, None
         state.working, state.failures = False, 0
         if state.due is not None:
             self._schedule(key, state)
         if again_after_seconds is not None:
-            self.add(key, again_after_seconds * (0.9 + 0.2 * self._jitter()))
+            self._queue(key, state, again_after_seconds * (0.9 + 0.2 * self._jitter()))
+        return None if covered is None else asyncio.get_running_loop().time() - covered
 
     def retry(self, key: Key) -> float:
         """Work on the key failed; it comes again after 1 s, 2 s, 4 s ... 5 minutes. Returns that time."""
@@ -76,7 +92,9 @@ class WorkQueue:
         state.working = False
         # What came in meanwhile waits as well: it would most likely fail the same way.
         state.failures, state.due = min(state.failures + 1, 16), None
-        self.add(key, delay)
+        if state.covers is not None:
+            state.told_at, state.covers = state.covers, None
+        self._queue(key, state, delay)
         return delay
 
     def forget(self, key: Key) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -21,6 +21,8 @@ Patch = list[dict[str, Any]]
 # Seconds to connect and to wait for an answer. Watches are kopf's; nothing here takes long.
 TIMEOUT_SECONDS: Final = (5.0, 30.0)
 PAGE: Final = 500
+# Kubernetes' words for HTTP methods; what a method does not tell, the caller says.
+VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # How long an answer to "does the cluster serve this kind?" is believed.
 DISCOVERY_SECONDS: Final = 30.0
 
@@ -70,7 +72,9 @@ def context_namespace(kubeconfig: str | None = None, context: str | None = None)
 class Client:
     """JSON in and out. Safe to use from several threads; every call blocks, with a time-out."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: Callable[[str, int, float], None] = lambda verb, status, seconds: None) -> None:
+        """``asked`` is told of each request: its verb, the HTTP status (0: no answer) and the seconds that it took."""
+        self._asked = asked
         configuration = kubernetes_client.Configuration.get_default_copy()
         configuration.connection_pool_maxsize = 16
         self._api = kubernetes_client.ApiClient(configuration)
@@ -98,7 +102,7 @@ class Client:
         found: list[Json] = []
         while True:
             try:
-                page = self._call("GET", kind.path(namespace), query)
+                page = self._call("GET", kind.path(namespace), query, verb="list")
             except ApiError as error:
                 if error.status != 404:
                     raise
@@ -117,7 +121,7 @@ class Client:
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         path = kind.path(metadata.get("namespace"), metadata["name"])
         try:
-            return self._call("PATCH", path, query, manifest, "application/apply-patch+yaml")
+            return self._call("PATCH", path, query, manifest, "application/apply-patch+yaml", verb="apply")
         except ApiError as error:
             if error.status == 404:
                 self._forget(kind)
@@ -183,6 +187,8 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Json | Patch | None = None,
         content_type: str | None = None,
+        *,
+        verb: str = "",
     ) -> Json:
         headers = {"Accept": "application/json"}
         if content_type:
@@ -192,11 +198,15 @@ class Client:
             method, f"{path}?{wanted}" if wanted else path, header_params=headers, auth_settings=["BearerToken"]
         )
         text = None if body is None else json.dumps(body) if content_type == "application/apply-patch+yaml" else body
+        began, status = time.monotonic(), 0
         try:
             response = self._api.call_api(method, url, headers, text, _request_timeout=TIMEOUT_SECONDS)
             data = response.read()  # type: ignore[no-untyped-call]
+            status = response.status
         except (urllib3.exceptions.HTTPError, kubernetes_client.ApiException, OSError) as error:
             raise ApiError(0, "NoAnswer", f"the API server did not answer: {error}") from error
+        finally:
+            self._asked(verb or VERBS[method], status, time.monotonic() - began)
         try:
             answer: Json = json.loads(data) if data else {}
         except ValueError:

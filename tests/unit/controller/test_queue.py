@@ -123,3 +123,42 @@ def test_a_service_that_is_gone_does_not_come_again_but_one_made_anew_does():
         assert await asyncio.wait_for(queue.take(), 1) == A
 
     queued(scenario)
+
+
+def test_the_time_since_an_event_counts_waiting_and_failed_attempts():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(0.05)
+        queue.add(A)  # the first one counts
+        await queue.take()
+        queue.retry(A)
+        queue.add(A, 0.0)
+        await queue.take()
+        since_event = queue.done(A)
+        assert since_event is not None
+        assert since_event >= 0.05
+
+    queued(scenario)
+
+
+def test_an_event_during_work_is_covered_by_the_next_work_only():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await queue.take()
+        queue.add(A)
+        assert queue.done(A) is not None
+        await queue.take()
+        assert queue.done(A) is not None
+
+    queued(scenario)
+
+
+def test_what_comes_by_itself_has_no_event_behind_it():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await queue.take()
+        queue.done(A, again_after_seconds=0.01)
+        await queue.take()
+        assert queue.done(A) is None
+
+    queued(scenario)

@@ -1,0 +1,74 @@
+"""The operator's own metrics: what they count, and that no label grows without end."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+from kubernetes import client as kubernetes_client
+from prometheus_client import CollectorRegistry
+
+from vlm_operator.controller.metrics import Metrics
+from vlm_operator.kube import kinds
+from vlm_operator.kube.client import ApiError, Client
+
+
+class Refuses(http.server.BaseHTTPRequestHandler):
+    """An API server with no objects, where nobody may write."""
+
+    def do_GET(self) -> None:
+        self._answer(200, b'{"items": []}')
+
+    def do_POST(self) -> None:
+        self._answer(403, b'{"reason": "Forbidden", "message": "no"}')
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not into the test's output."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.server.HTTPServer]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as served:
+        configuration = kubernetes_client.Configuration()
+        configuration.host = f"http://127.0.0.1:{served.server_port}"
+        configuration.retries = 0
+        monkeypatch.setattr(kubernetes_client.Configuration, "get_default_copy", lambda: configuration)
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield served
+        served.shutdown()
+
+
+def test_requests_are_counted_by_what_was_asked_and_what_was_answered(server: http.server.HTTPServer):
+    metrics = Metrics(CollectorRegistry())
+    client = Client(metrics.asked)
+    client.list(kinds.NODE)
+    client.get(kinds.NODE, None, "a")
+    with pytest.raises(ApiError):
+        client.create(kinds.JOB, {"metadata": {"name": "a", "namespace": "b"}})
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(ApiError):
+        client.get(kinds.NODE, None, "a")
+
+    def count(verb: str, code: str) -> float | None:
+        return metrics.registry.get_sample_value("vlm_operator_api_requests_total", {"verb": verb, "code": code})
+
+    assert [count("list", "200"), count("get", "200"), count("create", "403"), count("get", "none")] == [1, 1, 1, 1]
+    assert metrics.registry.get_sample_value("vlm_operator_api_request_seconds_count", {"verb": "get"}) == 2
+
+
+def test_a_reason_that_a_webhook_made_up_makes_no_series_of_its_own():
+    metrics = Metrics(CollectorRegistry())
+    for reason in ("Conflict", "quota-of-team-a-0", "quota-of-team-a-1"):
+        metrics.failed(reason)
+    (family,) = [f for f in metrics.registry.collect() if f.name == "vlm_operator_errors"]
+    counted = {s.labels["reason"]: s.value for s in family.samples if s.name.endswith("_total")}
+    assert counted == {"Conflict": 1, "Other": 2}
