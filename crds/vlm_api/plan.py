@@ -196,6 +196,8 @@ class PlanRuntime(ApiModel):
     """The name that clients send."""
     startup_budget_seconds: int
     """How long a start may take before the pod is restarted."""
+    startup_reason: Short = ""
+    """Where that comes from: the weights' size, and how fast they are read from where they lie."""
     drain_seconds: int
     """How long running requests may take after the pod was told to stop."""
     hardware: ExpectedHardware

@@ -73,6 +73,43 @@ class EffectiveSetting(ApiModel):
     """True: both are the same."""
 
 
+class LeftSetting(ApiModel):
+    """A setting that was left to the engine, beside what the engine made of it."""
+
+    name: str
+    """SGLang's field name or variable name."""
+    expected: Json = None
+    """What the plan expected the engine to choose; null where it expected nothing."""
+    effective: Json = None
+    """What the engine says it uses."""
+    agrees: bool
+    """True: it is what was expected, or nothing was."""
+
+
+class Fallback(str, Enum):
+    """What the engine's log says once when image features leave their planned way. Slower, and otherwise silent."""
+
+    POOL_FULL = "PoolFull"
+    """The pool on the GPU had no room, so features went through host memory."""
+    SHARED_MEMORY_FULL = "SharedMemoryFull"
+    """/dev/shm had no room, so features went through a pipe."""
+    PREPROCESSED_ON_CPU = "PreprocessedOnCpu"
+    """The GPU had no memory left to prepare images, so the CPU did it."""
+
+
+class FeaturePool(ApiModel):
+    """The room on the GPU through which image features go to the model (CUDA IPC), as it really is."""
+
+    planned_bytes: int | None = None
+    """What the plan gives it; null where none is planned."""
+    size_bytes: int | None = None
+    """What the engine reserved, by its own metric or its log and not by the variable; null where neither says it."""
+    fallbacks: int = 0
+    """Features that found no room since the engine's start. Where only the log tells, 1 stands for any number."""
+    logged: list[Fallback] = []
+    """What the engine's log said of features that left their planned way, each once."""
+
+
 class SeenImages(ApiModel):
     """The images of the last time, as the engine's plugin counted them. No image and no hash of one is kept or sent."""
 
@@ -80,8 +117,19 @@ class SeenImages(ApiModel):
     """Images in requests; the runtime's own first image is not among them."""
     repeated: int
     """Those of them whose content, or whose URL, had come before within about the hour before them."""
+    fell_back: int = 0
+    """Features of images that found no room in the pool on the GPU and went through host memory."""
     window_seconds: int
     """How many seconds these are: at most an hour, less after a start."""
+
+
+class PhaseBegan(ApiModel):
+    """A phase of the start that was reached."""
+
+    phase: Phase
+    """The phase."""
+    after_seconds: float
+    """When it began, in seconds after the runtime's start."""
 
 
 class Report(ApiModel):
@@ -101,14 +149,24 @@ class Report(ApiModel):
     """Seconds since the runtime started."""
     budget_seconds: int
     """Seconds that a start may take."""
+    phases: list[PhaseBegan] = []
+    """The phases of the start so far, in order. One that was passed over is not among them."""
     engine_version: str | None = None
     """The version that the engine itself says."""
     first_image_seconds: float | None = None
     """How long the first image request took."""
     hardware: FoundHardware = FoundHardware()
     """What NVML says."""
+    asked: bool = False
+    """True: the engine was asked what it uses, and answered."""
     settings: list[EffectiveSetting] = []
-    """Planned against effective; empty while the engine has not been asked."""
+    """Planned against effective, of every planned setting that the engine tells."""
+    not_told: list[str] = []
+    """Planned settings of which the engine says nothing, by name."""
+    left_alone: list[LeftSetting] = []
+    """Settings that were left to the engine, as far as it tells them."""
+    feature_pool: FeaturePool | None = None
+    """The pool of image features; null where none is planned and nothing was seen of one."""
     images: SeenImages | None = None
     """Null where the engine does not count them: before its first answer, without metrics, in old versions."""
     failure: Failure | None = None

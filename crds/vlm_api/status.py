@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -67,15 +67,45 @@ class PlanStatus(ApiModel):
     """What a person should know."""
 
 
+class PhaseTook(ApiModel):
+    """A phase of a start that is over."""
+
+    phase: str
+    """The phase."""
+    seconds: int
+    """How long it took."""
+
+
+# Before the runtime runs: the kubelet pulls images and mounts volumes.
+PULLING: Final = "Pulling"
+
+
 class Startup(ApiModel):
     """How far the slowest pod is."""
 
+    pod: str = ""
+    """The pod."""
     phase: str
-    """The phase of its start."""
+    """The phase of its start: ``Pulling`` before the runtime runs, then the runtime's own."""
     elapsed_seconds: int
-    """Seconds since it started, in steps of 15."""
+    """Seconds since it was given a node while it is pulling, else since the runtime started; in steps of 15."""
     budget_seconds: int
-    """Seconds that a start may take."""
+    """Seconds that this may take."""
+    budget_reason: Annotated[str, Field(max_length=512)] | None = None
+    """Where the budget comes from."""
+    phases: Annotated[list[PhaseTook], Field(max_length=16)] = []
+    """The phases that are over, in order."""
+
+
+class ImagesInTraffic(ApiModel):
+    """How often images come back, told once there were enough of them. Changes only when the traffic really does."""
+
+    declared: str
+    """What ``spec.workload.images.reuse`` said then."""
+    repeated_percent: int
+    """Share of images that had come before within about an hour, in steps of 5; follows only changes of 10 or more."""
+    finding: Finding | None = None
+    """Set where the traffic contradicts what is declared."""
 
 
 class Effective(ApiModel):
@@ -84,9 +114,17 @@ class Effective(ApiModel):
     pod: str
     """The pod that was asked."""
     agrees: bool
-    """True: every planned setting is in force."""
+    """True: every planned setting is in force, as far as the engine tells."""
     settings: Annotated[list[dict[str, Json]], Field(max_length=256)] = []
     """Settings that differ: name, planned, effective."""
+    not_told: Annotated[list[str], Field(max_length=256)] = []
+    """Planned settings of which the engine says nothing."""
+    left_alone: Annotated[list[dict[str, Json]], Field(max_length=256)] = []
+    """Settings left to the engine for which it chose something else than the plan expected: name, expected, effective."""
+    feature_pool_mib: int | None = None
+    """The true size of the pool of image features, where the engine tells it."""
+    images: ImagesInTraffic | None = None
+    """How often images come back in the traffic of all pods."""
 
 
 class VLMServiceStatus(ApiModel):
