@@ -6,6 +6,8 @@ embedding). A platform from outside the tree gets PyTorch's own operators in the
 
 from __future__ import annotations
 
+from typing import Any
+
 from sglang.srt.platforms.cpu import CpuDeviceMixin
 from sglang.srt.platforms.device_mixin import PlatformEnum
 from sglang.srt.platforms.interface import SRTPlatform
@@ -23,3 +25,13 @@ class CpuPlatform(CpuDeviceMixin, SRTPlatform):  # type: ignore[misc]  # SGLang 
     def is_pin_memory_available(self, device: object = None) -> bool:
         """There is no device that memory could be pinned for."""
         return False
+
+    def get_torch_profiler_activity_str(self) -> str:
+        """What ``/start_profile`` records here. SGLang's own raises, which ends the scheduler and so the engine."""
+        return "CPU"
+
+    def get_torch_profiler_activity(self) -> Any:
+        """The same as PyTorch names it."""
+        from torch.profiler import ProfilerActivity
+
+        return ProfilerActivity.CPU
