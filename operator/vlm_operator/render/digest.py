@@ -20,7 +20,7 @@ def plan_hash(plan: ServingPlan, pod_template: dict[str, Any]) -> str:
     acted_on = {
         "template": pod_template,
         "engine": plan.engine.to_api(),
-        "runtime": plan.runtime.to_api(),
+        "runtime": {name: value for name, value in plan.runtime.to_api().items() if name != "startupReason"},
         "settings": {s.name: s.value for s in plan.settings if s.applied},
     }
     return hashlib.sha256(canonical(acted_on).encode()).hexdigest()[:HASH_LENGTH]
