@@ -22,6 +22,7 @@ from vlm_runtime.client import EngineClient
 from vlm_runtime.command import BadEnvironment, EngineCommand, engine_command
 from vlm_runtime.engine_process import EngineProcess, adopt_orphans
 from vlm_runtime.failure import failure, fatal
+from vlm_runtime.feature_pool import PoolWatch
 from vlm_runtime.hardware import shortcomings
 from vlm_runtime.output import Output
 from vlm_runtime.phases import phase_of
@@ -141,7 +142,11 @@ def _supervise(
     events: SimpleQueue[Event],
     output: Output,
 ) -> Failure | None:
+    pool = PoolWatch(plan)
+
     def on_line(line: str) -> None:
+        if pool.read(line):
+            state.saw_pool(pool.seen())
         phase = phase_of(line)
         if phase is not None and state.advance(phase):
             output.say(f"{phase.value} after {state.elapsed_seconds:.0f} s")
@@ -157,6 +162,8 @@ def _supervise(
         is_head=command.is_head,
         say=output.say,
         on_failure=lambda lost: events.put(Lost(lost)),
+        pool=pool,
+        redact=output.redact,
     )
     supervisor = Supervisor(
         plan,

@@ -17,6 +17,9 @@ FIRST_WITH_READY: Final = (0, 5, 20)
 HEALTH_TIMEOUT_SECONDS: Final = 25.0
 READY_TIMEOUT_SECONDS: Final = 10.0
 METRICS_TIMEOUT_SECONDS: Final = 10.0
+# The pod waits for it before it takes its first request.
+INFO_TIMEOUT_SECONDS: Final = 10.0
+PULSE_TIMEOUT_SECONDS: Final = 10.0
 
 
 class EngineUnreachable(Exception):
@@ -62,6 +65,32 @@ class EngineClient:
             self._has_ready = False
         return self._request("GET", "/health", timeout=HEALTH_TIMEOUT_SECONDS)
 
+    @property
+    def has_ready(self) -> bool:
+        """True: whether it serves is asked without a question to the model."""
+        return self._has_ready
+
+    def has_pulse(self) -> bool:
+        """Whether every scheduler answers between two of its steps: no token is computed, and a pause is no hindrance.
+
+        In every known version /server_info asks them all. An error is an answer that says nothing against them.
+        """
+        try:
+            self._request("GET", "/server_info", timeout=PULSE_TIMEOUT_SECONDS)
+        except EngineUnreachable:
+            return False
+        return True
+
+    def computes(self) -> bool:
+        """Whether a token comes through the whole engine within its own limit of 20 s, or anything else does.
+
+        Where nothing comes, the engine calls itself unhealthy from then on: only for an engine that is given up.
+        """
+        try:
+            return self._request("GET", "/health_generate", timeout=HEALTH_TIMEOUT_SECONDS).status == 200
+        except EngineUnreachable:
+            return False
+
     def ask_about_image(self, model: str, width: int, height: int, *, timeout_seconds: float) -> Answer:
         """One real question about a generated image of that size in pixels. Raises EngineUnreachable."""
         content = [
@@ -83,7 +112,7 @@ class EngineClient:
 
         Raises EngineUnreachable, and ValueError where the answer is not what it should be.
         """
-        answer = self._request("GET", "/server_info", timeout=30.0)
+        answer = self._request("GET", "/server_info", timeout=INFO_TIMEOUT_SECONDS)
         info = answer.json() if answer.status == 200 else None
         if not isinstance(info, dict):
             raise ValueError(f"/server_info answered {answer.status}")

@@ -4,33 +4,62 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from vlm_api.plan import Setting
-from vlm_api.report import EffectiveSetting
+from vlm_api.report import EffectiveSetting, FeaturePool, LeftSetting
 
+POOL_SETTING: Final = "SGLANG_MM_FEATURE_CACHE_MB"
+
+_MIB: Final = 1 << 20
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _SECRET: Final = re.compile(r"(^|_)(key|token|secret|password)$", re.IGNORECASE)
 _UNKNOWN: Final = object()
 
 
-def compare(settings: Sequence[Setting], server_info: Mapping[str, Any]) -> list[EffectiveSetting]:
-    """Each applied setting with what ``/server_info`` says of it; left out where the engine does not say.
+@dataclass(frozen=True)
+class Comparison:
+    """What came of asking the engine. Every setting of the plan is in exactly one of the lists, or was left unsaid."""
 
-    ``server_info``: the answer of SGLang, whose ``internal_states[0]`` holds what the scheduler really uses.
+    engine_version: str | None
+    settings: list[EffectiveSetting]
+    """Applied settings that the engine tells."""
+    not_told: list[str]
+    """Applied settings that it does not tell, by name. Keys and tokens are always among them."""
+    left_alone: list[LeftSetting]
+    """Settings that were left to the engine, as far as it tells them."""
+
+
+def compare(
+    settings: Sequence[Setting],
+    server_info: Mapping[str, Any],
+    pool: FeaturePool | None = None,
+    redact: Callable[[str], str] = str,
+) -> Comparison:
+    """Each setting of the plan with what ``/server_info`` says of it.
+
+    ``server_info``: the answer of SGLang, whose ``internal_states`` hold what each scheduler really uses. ``pool``: what
+    was seen of the pool of image features, whose true size counts and not the variable: SGLang reads that one twice, and
+    may reserve another size than it says. ``redact`` cuts secrets out of texts.
     """
-    compared: list[EffectiveSetting] = []
+    told: list[EffectiveSetting] = []
+    not_told: list[str] = []
+    left: list[LeftSetting] = []
     for setting in settings:
-        if not setting.applied or _SECRET.search(setting.name):
-            continue
-        effective = _effective(setting.name, server_info)
-        if effective is not _UNKNOWN:
-            agrees = _agrees(setting.name, setting.value, effective, server_info)
-            compared.append(
-                EffectiveSetting(name=setting.name, planned=setting.value, effective=effective, agrees=agrees)
-            )
-    return compared
+        found = _UNKNOWN if _SECRET.search(setting.name) else _found(setting, server_info, pool)
+        shown = _without_secrets(found, redact)
+        if setting.applied and found is _UNKNOWN:
+            not_told.append(setting.name)
+        elif setting.applied:
+            agrees = _agrees(setting.name, setting.value, found, server_info)
+            planned = _without_secrets(setting.value, redact)
+            told.append(EffectiveSetting(name=setting.name, planned=planned, effective=shown, agrees=agrees))
+        elif found is not _UNKNOWN:
+            agrees = setting.expected is None or _agrees(setting.name, setting.expected, found, server_info)
+            left.append(LeftSetting(name=setting.name, expected=setting.expected, effective=shown, agrees=agrees))
+    return Comparison(engine_version(server_info), told, not_told, left)
 
 
 def engine_version(server_info: Mapping[str, Any]) -> str | None:
@@ -39,11 +68,28 @@ def engine_version(server_info: Mapping[str, Any]) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def _effective(name: str, info: Mapping[str, Any]) -> Any:
+def _found(setting: Setting, info: Mapping[str, Any], pool: FeaturePool | None) -> Any:
+    """What the engine uses; of several schedulers the first that differs from the plan, else the first."""
+    if setting.name == POOL_SETTING and pool is not None and pool.size_bytes is not None:
+        # The pool's own metric leaves out its control words, of less than 1 MiB.
+        return -(-pool.size_bytes // _MIB)
+    wanted = setting.value if setting.applied else setting.expected
+    values = list(_effective(setting.name, info))
+    differing = (v for v in values if v is not _UNKNOWN and not _agrees(setting.name, wanted, v, info))
+    return next(differing, values[0])
+
+
+def _effective(name: str, info: Mapping[str, Any]) -> Iterator[Any]:
+    """What each scheduler says of a setting; at least one value."""
     states = info.get("internal_states")
-    scheduler: Mapping[str, Any] = states[0] if isinstance(states, list) and states else {}
+    for scheduler in states if isinstance(states, list) and states else [{}]:
+        yield _of_scheduler(name, info, scheduler if isinstance(scheduler, Mapping) else {})
+
+
+def _of_scheduler(name: str, info: Mapping[str, Any], scheduler: Mapping[str, Any]) -> Any:
     if _VARIABLE.fullmatch(name):
-        return (scheduler.get("env_vars") or {}).get(name, _UNKNOWN)
+        variables = scheduler.get("env_vars")
+        return variables.get(name, _UNKNOWN) if isinstance(variables, Mapping) else _UNKNOWN
     if name == "cuda_graph_max_bs_decode":
         return _decode_graph_limit(info)
     if name == "max_running_requests":
@@ -76,9 +122,10 @@ def _agrees(name: str, planned: Any, effective: Any, info: Mapping[str, Any]) ->
     if name == "max_total_tokens" and isinstance(planned, int) and isinstance(effective, int):
         # The engine rounds down to whole pages.
         return 0 <= planned - effective < (info.get("page_size") or 1)
+    planned, effective = _plain(planned), _plain(effective)
     if isinstance(effective, float) and isinstance(planned, (int, float)):
         return abs(planned - effective) < 1e-6
-    return bool(_plain(planned) == _plain(effective))
+    return bool(planned == effective)
 
 
 def _plain(value: Any) -> Any:
@@ -94,3 +141,11 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return None
+
+
+def _without_secrets(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item, redact) for key, item in value.items()}
+    return [_without_secrets(item, redact) for item in value] if isinstance(value, list) else value

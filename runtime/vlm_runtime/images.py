@@ -27,24 +27,22 @@ def image_counts(exposition: bytes) -> tuple[int, int] | None:
 
 
 class ImageWindow:
-    """Keeps samples of two counters, and says how much they grew within the last hour."""
+    """Keeps samples of three counters, and says how much they grew within the last hour."""
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
         self._seconds = seconds
-        self._samples: deque[tuple[float, int, int]] = deque()
+        self._samples: deque[tuple[float, int, int, int]] = deque()
 
-    def add(self, now: float, received: int, repeated: int) -> None:
+    def add(self, now: float, received: int, repeated: int, fell_back: int = 0) -> None:
         """One sample, later than those before it."""
-        self._samples.append((now, received, repeated))
+        self._samples.append((now, received, repeated, fell_back))
         # The first sample is the one that the window is counted from, so the next one must be too old as well.
         while len(self._samples) > 2 and self._samples[1][0] <= now - self._seconds:
             self._samples.popleft()
 
     def seen(self) -> SeenImages:
         """The growth between the oldest and the newest sample. At least one sample is there."""
-        (start, received_before, repeated_before), (end, received, repeated) = self._samples[0], self._samples[-1]
-        return SeenImages(
-            received=max(received - received_before, 0),
-            repeated=max(repeated - repeated_before, 0),
-            window_seconds=round(end - start),
-        )
+        start, *before = self._samples[0]
+        end, *after = self._samples[-1]
+        received, repeated, fell_back = (max(late - early, 0) for early, late in zip(before, after, strict=True))
+        return SeenImages(received=received, repeated=repeated, fell_back=fell_back, window_seconds=round(end - start))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from vlm_api.report import Phase, Report
+from vlm_api.report import FeaturePool, Phase, Report
 from vlm_runtime.gpu import GpuCollector
 from vlm_runtime.nvml import Nvml
 from vlm_runtime.state import Durations, RuntimeState
@@ -57,9 +58,16 @@ def families(report: Report, durations: Durations) -> list[Metric]:
     )
     for setting in report.settings:
         agrees.add_metric([setting.name], float(setting.agrees))
+    took = _gauge(
+        "startup_phase_duration_seconds", "How long a phase of the start took, once it is over.", labels=["phase"]
+    )
+    for began, after in pairwise(report.phases):
+        took.add_metric([began.phase.value], after.after_seconds - began.after_seconds)
+    pool = report.feature_pool or FeaturePool()
     return [
         info,
         phase,
+        took,
         _gauge("ready", "1 while requests about images are answered.", float(report.ready)),
         _gauge("draining", "1 while running requests end before the pod does.", float(report.phase is Phase.DRAINING)),
         _gauge("startup_duration_seconds", "From the start of the container to the first answer.", durations.startup),
@@ -73,6 +81,13 @@ def families(report: Report, durations: Durations) -> list[Metric]:
             float(sum(not s.agrees for s in report.settings)),
         ),
         agrees,
+        _gauge(
+            "settings_not_told",
+            "Planned settings of which the engine says nothing.",
+            float(len(report.not_told)) if report.asked else None,
+        ),
+        _gauge("image_pool_planned_bytes", "What the plan gives the pool of image features.", pool.planned_bytes),
+        _gauge("image_pool_size_bytes", "What the engine really reserved for it.", pool.size_bytes),
     ]
 
 

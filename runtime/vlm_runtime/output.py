@@ -19,7 +19,7 @@ KEPT_LINES: Final = 400
 
 # The runtime's own questions, every two seconds: not worth a line in the log of the pod.
 _OWN_PROBE: Final = re.compile(
-    r'127\.0\.0\.1:\d+ - "GET /(?:ready|health|server_info|metrics/) HTTP/1\.[01]" (?:200|503)'
+    r'127\.0\.0\.1:\d+ - "GET /(?:ready|health|health_generate|server_info|metrics/) HTTP/1\.[01]" (?:200|503)'
 )
 
 
@@ -51,6 +51,10 @@ class Output:
         if lines:
             self._write("".join(f"{line}\n" for line in lines))
         return lines
+
+    def redact(self, text: str) -> str:
+        """The text without secrets."""
+        return self._redact(text)
 
     def without_secrets(self, failure: Failure) -> Failure:
         """The same failure, safe to be written anywhere."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from vlm_api.report import EffectiveSetting, Failure, FoundHardware, Phase, Report, SeenImages
+from vlm_api.report import (
+    Failure,
+    FeaturePool,
+    FoundHardware,
+    Phase,
+    PhaseBegan,
+    Report,
+    SeenImages,
+)
+from vlm_runtime.effective import Comparison
 from vlm_runtime.phases import later
 
 
@@ -38,11 +47,12 @@ class RuntimeState:
         self._started = clock()
         self._lock = threading.Lock()
         self._phase = Phase.CHECKING_HARDWARE
+        self._phases = [PhaseBegan(phase=Phase.CHECKING_HARDWARE, after_seconds=0.0)]
         self._durations = Durations()
         self._not_serving: str | None = None
         self._hardware = FoundHardware()
-        self._settings: list[EffectiveSetting] = []
-        self._engine_version: str | None = None
+        self._comparison: Comparison | None = None
+        self._feature_pool: FeaturePool | None = None
         self._images: SeenImages | None = None
         self._failure: Failure | None = None
 
@@ -77,8 +87,7 @@ class RuntimeState:
     def advance(self, phase: Phase) -> bool:
         """Goes on to a later phase of the start; False where the pod is already there or further."""
         with self._lock:
-            before, self._phase = self._phase, later(self._phase, phase)
-            return self._phase is not before
+            return self._go_on(phase)
 
     def found(self, hardware: FoundHardware) -> None:
         """Keeps what NVML says."""
@@ -89,7 +98,7 @@ class RuntimeState:
         """The engine serves. None: this pod answers no requests itself."""
         with self._lock:
             self._durations = Durations(self._clock() - self._started, first_image_seconds)
-            self._phase = later(self._phase, Phase.READY)
+            self._go_on(Phase.READY)
 
     def serving(self, why_not: str | None) -> bool:
         """Keeps whether the engine says that it serves; True where that changed."""
@@ -98,10 +107,21 @@ class RuntimeState:
             self._not_serving = why_not
             return changed
 
-    def compared(self, engine_version: str | None, settings: Sequence[EffectiveSetting]) -> None:
+    @property
+    def was_asked(self) -> bool:
+        """True once the engine said what it uses."""
+        with self._lock:
+            return self._comparison is not None
+
+    def compared(self, comparison: Comparison) -> None:
         """Keeps what the engine says it uses."""
         with self._lock:
-            self._engine_version, self._settings = engine_version, list(settings)
+            self._comparison = comparison
+
+    def saw_pool(self, pool: FeaturePool | None) -> None:
+        """Keeps what was seen of the pool of image features."""
+        with self._lock:
+            self._feature_pool = pool
 
     def saw_images(self, images: SeenImages) -> None:
         """Keeps which images came lately."""
@@ -137,19 +157,34 @@ class RuntimeState:
         """Everything, for the operator and for people."""
         ready = self.readiness_probe().ok
         with self._lock:
+            comparison = self._comparison
             return Report(
                 plan_hash=self.plan_hash,
                 phase=self._phase,
                 ready=ready,
                 elapsed_seconds=round(self._clock() - self._started, 1),
                 budget_seconds=self.budget_seconds,
-                engine_version=self._engine_version,
+                phases=self._phases,
+                engine_version=comparison.engine_version if comparison else None,
                 first_image_seconds=self._durations.first_image,
                 hardware=self._hardware,
-                settings=self._settings,
+                asked=comparison is not None,
+                settings=comparison.settings if comparison else [],
+                not_told=comparison.not_told if comparison else [],
+                left_alone=comparison.left_alone if comparison else [],
+                feature_pool=self._feature_pool,
                 images=self._images,
                 failure=self._failure,
             )
+
+    def _go_on(self, phase: Phase) -> bool:
+        """With the lock held: to a later phase of the start, which is noted with its time."""
+        if (next_phase := later(self._phase, phase)) is self._phase:
+            return False
+        self._phase = next_phase
+        began = PhaseBegan(phase=next_phase, after_seconds=round(self._clock() - self._started, 1))
+        self._phases = [*self._phases, began]
+        return True
 
     def _progress(self) -> str:
         with self._lock:

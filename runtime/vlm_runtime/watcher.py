@@ -10,8 +10,9 @@ from typing import Final
 from vlm_api.plan import ServingPlan
 from vlm_api.report import Failure, Phase
 from vlm_runtime.client import Answer, EngineClient, EngineUnreachable
-from vlm_runtime.effective import compare, engine_version
+from vlm_runtime.effective import compare
 from vlm_runtime.failure import failure
+from vlm_runtime.feature_pool import PoolWatch, pool_metrics
 from vlm_runtime.images import ImageWindow, image_counts
 from vlm_runtime.processes import Worker, is_alive, workers
 from vlm_runtime.state import RuntimeState
@@ -22,7 +23,8 @@ WORKER_GRACE_SECONDS: Final = 75.0
 MISSES_UNTIL_UNREADY: Final = 3
 # An engine that refuses a correct question refuses it again.
 REFUSALS_UNTIL_FAILURE: Final = 3
-_INFO_ATTEMPTS: Final = 5
+# Before the pod takes requests; where the engine does not answer, it is asked again whenever images are counted.
+_INFO_ATTEMPTS: Final = 3
 # The engine puts its metrics together in the thread that also takes requests, which takes it some milliseconds.
 COUNT_IMAGES_SECONDS: Final = 60.0
 
@@ -51,6 +53,8 @@ class Watcher:
         say: Callable[[str], None],
         on_failure: Callable[[Failure], None],
         pace: Pace = Pace(),
+        pool: PoolWatch | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self._plan = plan
         self._client = client
@@ -59,6 +63,8 @@ class Watcher:
         self._say = say
         self._on_failure = on_failure
         self._pace = pace
+        self._pool = pool or PoolWatch(plan)
+        self._redact = redact
         self._images = ImageWindow()
         self._images_counted_at: float | None = None
 
@@ -69,9 +75,14 @@ class Watcher:
             seconds = self._first_image()
             if seconds is None:
                 return
+            # Before anybody looks at a ready pod, so that nobody sees one that was not asked.
+            self._count_images()
+            for _ in range(_INFO_ATTEMPTS):
+                if self._compare_settings():
+                    break
+                time.sleep(self._pace.start_poll)
             self._state.became_ready(seconds)
             self._say(f"ready after {self._state.elapsed_seconds:.0f} s; the first image took {seconds:.2f} s")
-            self._compare_settings()
         else:
             self._state.became_ready(None)
             self._say(f"ready after {self._state.elapsed_seconds:.0f} s, as a part of its group")
@@ -120,22 +131,21 @@ class Watcher:
             f"{answer.brief()}.",
         )
 
-    def _compare_settings(self) -> None:
-        for _ in range(_INFO_ATTEMPTS):
-            try:
-                info = self._client.server_info()
-            except (EngineUnreachable, ValueError) as error:
-                self._say(f"the engine did not say what it uses: {error}")
-                time.sleep(self._pace.start_poll)
-                continue
-            settings = compare(self._plan.settings, info)
-            self._state.compared(engine_version(info), settings)
-            for setting in settings:
-                if not setting.agrees:
-                    self._say(
-                        f"{setting.name} was planned as {setting.planned!r}, the engine uses {setting.effective!r}"
-                    )
-            return
+    def _compare_settings(self) -> bool:
+        """Asks the engine what it uses; False where it did not say."""
+        try:
+            info = self._client.server_info()
+        except (EngineUnreachable, ValueError) as error:
+            self._say(f"the engine did not say what it uses: {error}")
+            return False
+        found = compare(self._plan.settings, info, self._pool.seen(), self._redact)
+        self._state.compared(found)
+        for setting in found.settings:
+            if not setting.agrees:
+                self._say(f"{setting.name} was planned as {setting.planned!r}, the engine uses {setting.effective!r}")
+        if found.not_told:
+            self._say(f"not told by the engine: {', '.join(found.not_told)}")
+        return True
 
     def _count_images(self) -> None:
         now = time.monotonic()
@@ -144,12 +154,18 @@ class Watcher:
             return
         self._images_counted_at = now
         try:
-            counts = image_counts(self._client.metrics())
+            exposition = self._client.metrics()
         except EngineUnreachable:
             return  # whether it serves is asked right after this
+        in_pool = pool_metrics(exposition)
+        self._pool.told(in_pool)
+        self._state.saw_pool(self._pool.seen())
+        counts = image_counts(exposition)
         if counts is not None:
-            self._images.add(now, *counts)
+            self._images.add(now, *counts, in_pool.fallbacks if in_pool else 0)
             self._state.saw_images(self._images.seen())
+        if self._state.was_ready and not self._state.was_asked:
+            self._compare_settings()
 
     def _keep_watching(self, watched: list[Worker]) -> None:
         misses = 0

@@ -7,9 +7,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from vlm_api.report import EffectiveSetting, FoundHardware
+from vlm_api.report import EffectiveSetting, FeaturePool, FoundHardware
 from vlm_api.status import Condition, ConditionStatus
 from vlm_operator.controller.metrics import Metrics
+from vlm_runtime.effective import Comparison
 from vlm_runtime.metrics import registry
 from vlm_runtime.sglang.metrics import SPECS
 from vlm_runtime.state import RuntimeState
@@ -43,7 +44,9 @@ def of_the_runtime() -> CollectorRegistry:
     state = RuntimeState("0123456789abcdef", 600)
     state.found(FoundHardware(driver="580.95.05"))
     state.became_ready(0.25)
-    state.compared("0.5.23", [EffectiveSetting(name="max_running_requests", planned=1, effective=2, agrees=False)])
+    different = EffectiveSetting(name="max_running_requests", planned=1, effective=2, agrees=False)
+    state.compared(Comparison("0.5.23", [different], ["TORCHDYNAMO_DISABLE"], []))
+    state.saw_pool(FeaturePool(planned_bytes=3072 << 20, size_bytes=3072 << 20))
     return registry(state, gpu())
 
 

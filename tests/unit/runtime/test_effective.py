@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from vlm_api.plan import Setting, Source
-from vlm_runtime.effective import compare, engine_version
+from vlm_api.report import EffectiveSetting, FeaturePool, LeftSetting
+from vlm_runtime.effective import Comparison, compare
+from vlm_runtime.redact import Redactor
 
 INFO: dict[str, Any] = {
     "version": "0.5.23",
@@ -37,11 +39,19 @@ INFO: dict[str, Any] = {
 }
 
 
-def one(name: str, planned: Any, info: dict[str, Any] | None = None, applied: bool = True) -> tuple[Any, bool] | None:
-    """(effective, agrees), or None where it is left out."""
-    setting = Setting(name=name, value=planned, applied=applied, source=Source.USER, rule="r", reason="r")
-    found = compare([setting], INFO if info is None else info)
-    return (found[0].effective, found[0].agrees) if found else None
+def applied(name: str, planned: Any) -> Setting:
+    return Setting(name=name, value=planned, applied=True, source=Source.USER, rule="r", reason="r")
+
+
+def left(name: str, expected: Any = None) -> Setting:
+    return Setting(name=name, applied=False, source=Source.ENGINE, rule="r", reason="r", expected=expected)
+
+
+def one(name: str, planned: Any, info: dict[str, Any] | None = None) -> tuple[Any, bool] | None:
+    """(effective, agrees), or None where the engine does not tell it."""
+    found = compare([applied(name, planned)], INFO if info is None else info)
+    assert len(found.settings) + len(found.not_told) == 1
+    return (found.settings[0].effective, found.settings[0].agrees) if found.settings else None
 
 
 @pytest.mark.parametrize(
@@ -78,19 +88,77 @@ def test_tokens_are_rounded_down_to_pages_and_that_is_no_difference() -> None:
     assert one("max_total_tokens", 200000) == (99968, False)
 
 
-def test_what_the_engine_does_not_say_is_left_out_and_not_called_a_difference() -> None:
-    assert one("SGLANG_MM_FEATURE_CACHE_MB", 3072) is None
-    assert one("prefill_decode_interval", 22) is None
+def test_what_the_engine_does_not_say_is_named_and_not_called_a_difference() -> None:
+    planned = [
+        applied("TORCHDYNAMO_DISABLE", "1"),
+        applied("enable_metrics", True),
+        applied("prefill_decode_interval", 22),
+    ]
+    found = compare(planned, INFO)
+    assert [s.name for s in found.settings] == ["enable_metrics"]
+    assert found.not_told == ["TORCHDYNAMO_DISABLE", "prefill_decode_interval"]
     assert one("SGLANG_VLM_CACHE_SIZE_MB", 0, {"internal_states": [{}]}) is None
     assert one("max_running_requests", 8, {}) is None
 
 
-def test_a_setting_that_was_not_applied_is_not_compared() -> None:
-    assert one("radix_eviction_policy", None, applied=False) is None
+def test_an_engine_that_says_nothing_at_all_tells_no_setting() -> None:
+    assert compare([applied("a", 1), left("b", 2)], {}) == Comparison(None, [], ["a"], [])
+    assert compare([applied("a", 1)], {"internal_states": "none", "version": 5}).not_told == ["a"]
 
 
-def test_a_key_is_never_repeated() -> None:
-    assert one("api_key", "sk-1") is None
+def test_what_was_left_to_the_engine_is_shown_beside_what_was_expected_of_it() -> None:
+    settings = [left("radix_eviction_policy", "priority"), left("page_size"), left("prefill_decode_interval", 0)]
+    found = compare([*settings, left("mm_feature_transport", "cuda_ipc")], INFO)
+    assert (found.settings, found.not_told) == ([], [])
+    assert found.left_alone == [
+        LeftSetting(name="radix_eviction_policy", expected="priority", effective="lru", agrees=False),
+        LeftSetting(name="page_size", expected=None, effective=64, agrees=True),
+        LeftSetting(name="mm_feature_transport", expected="cuda_ipc", effective="cuda_ipc", agrees=True),
+    ]
+
+
+def test_one_scheduler_of_several_that_differs_is_the_one_that_is_shown() -> None:
+    states = [{"env_vars": {"SGLANG_VLM_CACHE_SIZE_MB": size}} for size in ("0", "0", "100")]
+    assert one("SGLANG_VLM_CACHE_SIZE_MB", 0, {"internal_states": states}) == ("100", False)
+    assert one("SGLANG_VLM_CACHE_SIZE_MB", 0, {"internal_states": states[:2]}) == ("0", True)
+
+
+MIB = 1 << 20
+VARIABLE_SAYS_3072 = {"internal_states": [{"env_vars": {"SGLANG_MM_FEATURE_CACHE_MB": "3072"}}]}
+
+
+def test_the_pools_true_size_counts_and_not_what_the_variable_says() -> None:
+    def told(pool: FeaturePool | None) -> EffectiveSetting:
+        (found,) = compare([applied("SGLANG_MM_FEATURE_CACHE_MB", 3072)], VARIABLE_SAYS_3072, pool).settings
+        return found
+
+    # An import that came too early: the default of 1 GiB, while every variable says 3 GiB.
+    frozen = FeaturePool(planned_bytes=3072 * MIB, size_bytes=1024 * MIB)
+    assert (told(frozen).effective, told(frozen).agrees) == (1024, False)
+    # Without the control words of one tensor-parallel rank, as the plugin's metric says it.
+    assert told(FeaturePool(size_bytes=3072 * MIB - 32 * 1024)).agrees
+    assert told(FeaturePool(planned_bytes=3072 * MIB)).effective == "3072"
+    assert told(None).agrees
+
+
+def test_a_key_is_never_repeated_and_said_to_be_untold() -> None:
+    found = compare([applied("api_key", "sk-1"), applied("SGLANG_SOME_TOKEN", "t-1"), left("admin_api_key")], INFO)
+    assert (found.settings, found.not_told, found.left_alone) == ([], ["api_key", "SGLANG_SOME_TOKEN"], [])
+
+
+def test_secrets_are_cut_out_of_whatever_the_engine_says() -> None:
+    secret = "s3cr3t-in-a-url"
+    info = {
+        "file_storage_path": f"https://user:{secret}@host/",
+        "served": {"list": [f"a {secret}"]},
+        "chat_template": f"--api-key {secret}",
+    }
+    planned = [applied("file_storage_path", "x"), left("served", 1), applied("chat_template", f"{secret}")]
+    found = compare(planned, info, None, Redactor([secret]))
+    assert len(found.settings) == 2
+    assert len(found.left_alone) == 1
+    assert secret not in repr(found)
+    assert "https://user:[redacted]@host/" in repr(found)
 
 
 def test_the_older_field_of_the_decode_graph_is_read_too() -> None:
@@ -98,5 +166,5 @@ def test_the_older_field_of_the_decode_graph_is_read_too() -> None:
 
 
 def test_the_engine_says_its_version() -> None:
-    assert engine_version(INFO) == "0.5.23"
-    assert engine_version({}) is None
+    assert compare([], INFO).engine_version == "0.5.23"
+    assert compare([], {}).engine_version is None

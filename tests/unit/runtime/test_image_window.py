@@ -34,6 +34,13 @@ def test_the_first_sample_is_where_counting_starts() -> None:
     assert window.seen() == SeenImages(received=10, repeated=3, window_seconds=60)
 
 
+def test_features_that_found_no_room_are_counted_over_the_same_time() -> None:
+    window = ImageWindow()
+    window.add(0.0, 100, 10, 90)
+    window.add(600.0, 300, 10, 95)
+    assert window.seen() == SeenImages(received=200, repeated=0, fell_back=5, window_seconds=600)
+
+
 def test_what_is_more_than_an_hour_ago_no_longer_counts() -> None:
     window = ImageWindow(seconds=3600)
     for minute in range(180):

@@ -6,11 +6,16 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from vlm_api.report import EffectiveSetting, Phase, Report
+from vlm_api.report import EffectiveSetting, Fallback, FeaturePool, Phase, Report
+from vlm_runtime.effective import Comparison
 from vlm_runtime.failure import failure
 from vlm_runtime.metrics import exposition, registry
 from vlm_runtime.server import pages
 from vlm_runtime.state import RuntimeState
+
+DIFFERENT = Comparison(
+    "0.5.23", [EffectiveSetting(name="x", planned=1, effective=2, agrees=False)], ["TORCHDYNAMO_DISABLE"], []
+)
 
 
 class Clock:
@@ -86,12 +91,44 @@ def test_the_report_is_what_the_operator_reads() -> None:
     state, clock = pod()
     clock.now += 42.04
     state.became_ready(0.25)
-    state.compared("0.5.23", [EffectiveSetting(name="x", planned=1, effective=2, agrees=False)])
+    state.compared(DIFFERENT)
     _, kind, body = pages(state, registry(state, None))["/report"]()
     report = Report.model_validate_json(body)
     assert kind == "application/json"
     assert (report.plan_hash, report.phase, report.ready, report.elapsed_seconds) == ("abc", Phase.READY, True, 42.0)
     assert (report.engine_version, report.first_image_seconds) == ("0.5.23", 0.25)
+    assert (report.asked, report.not_told) == (True, ["TORCHDYNAMO_DISABLE"])
+    assert [s.name for s in report.settings] == ["x"]
+
+
+def test_a_report_tells_when_each_phase_of_the_start_began() -> None:
+    state, clock = pod()
+    for seconds, phase in ((1.0, Phase.STARTING), (9.5, Phase.LOADING_WEIGHTS), (30.0, Phase.STARTING)):
+        clock.now += seconds
+        state.advance(phase)
+    clock.now += 10
+    state.became_ready(0.5)
+    state.ends(Phase.DRAINING)
+    report = state.report()
+    assert not report.asked
+    assert [(began.phase.value, began.after_seconds) for began in report.phases] == [
+        ("CheckingHardware", 0.0),
+        ("Starting", 1.0),
+        ("LoadingWeights", 10.5),
+        ("Ready", 50.5),
+    ]
+    found = metrics(state)
+    assert found["vlm_runtime_startup_phase_duration_seconds", "LoadingWeights"] == 40
+    assert ("vlm_runtime_startup_phase_duration_seconds", "Ready") not in found
+
+
+def test_metrics_tell_the_pools_planned_and_true_size_and_are_absent_without_one() -> None:
+    state, _ = pod()
+    assert ("vlm_runtime_image_pool_size_bytes", "") not in metrics(state)
+    state.saw_pool(FeaturePool(planned_bytes=3072 << 20, size_bytes=1024 << 20, logged=[Fallback.POOL_FULL]))
+    found = metrics(state)
+    assert found["vlm_runtime_image_pool_planned_bytes", ""] == 3072 << 20
+    assert found["vlm_runtime_image_pool_size_bytes", ""] == 1024 << 20
 
 
 def metrics(state: RuntimeState) -> dict[tuple[str, str], float]:
@@ -109,7 +146,7 @@ def test_metrics_tell_the_phase_and_what_it_took() -> None:
     clock.now += 42
     assert ("vlm_runtime_startup_duration_seconds", "") not in metrics(state)
     state.became_ready(0.25)
-    state.compared("0.5.23", [EffectiveSetting(name="x", planned=1, effective=2, agrees=False)])
+    state.compared(DIFFERENT)
     found = metrics(state)
     assert found["vlm_runtime_startup_duration_seconds", ""] == 42
     assert found["vlm_runtime_first_image_duration_seconds", ""] == 0.25
@@ -118,6 +155,7 @@ def test_metrics_tell_the_phase_and_what_it_took() -> None:
     assert found["vlm_runtime_ready", ""] == 1
     assert found["vlm_runtime_setting_effective", "x"] == 0
     assert found["vlm_runtime_setting_mismatches", ""] == 1
+    assert found["vlm_runtime_settings_not_told", ""] == 1
 
 
 def test_every_metric_has_the_prefix_a_unit_from_prometheus_list_and_a_sentence() -> None:
