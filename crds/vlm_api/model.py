@@ -24,12 +24,24 @@ class InspectedModel(ApiModel):
     """Size of a weight in the engine's memory: 16 for bf16, 8 for fp8."""
     layers: _Count | None = None
     """Layers of the language model."""
+    attention_heads: _Count | None = None
+    """Query heads of each layer."""
     kv_heads: _Count | None = None
     """Key and value heads of each layer."""
     head_size: _Count | None = None
     """Values of one head."""
+    feed_forward_size: _Count | None = None
+    """Width of a dense feed-forward layer."""
+    experts: _Count | None = None
+    """Experts that tokens are sent to in each layer."""
+    expert_size: _Count | None = None
+    """Width of one expert."""
+    quantised_block: _Count | None = None
+    """Weights along one side of a block that shares a scale, in a checkpoint that is quantised by blocks."""
     vision_hidden_size: _Count | None = None
     """Width of the vision encoder."""
+    vision_heads: _Count | None = None
+    """Attention heads of the vision encoder."""
     embedding_values_per_token: _Count | None = None
     """Values that the vision encoder hands to the language model for one token."""
     patch_size: _Count | None = None

@@ -42,6 +42,7 @@ from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
 from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.rules.workload import images_in_flight
+from vlm_operator.resolve.splits import split_findings
 
 # How long a start may take: engine start, graphs and warm-up, and the weights at this speed. Generous on purpose: a
 # budget that is too short restarts a pod that was about to serve.
@@ -62,6 +63,8 @@ class Cluster:
     in_use: Mapping[str, int] = field(default_factory=dict)
     """Devices asked for by pods, per node, without the service's own pods."""
     has_leader_worker_sets: bool = True
+    network_policies: bool = True
+    """Whether NetworkPolicies are made at all."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ def make_plan(
         family=family,
         image=_image(spec, family),
         devices_per_pod=devices_per_pod(spec) if cuda else 0,
+        network_policies=cluster.network_policies,
     )
     declared, findings = resolve(context)
     total = budget(context, declared)
@@ -116,10 +120,10 @@ def make_plan(
         *notes.model_findings(context, read),
         *notes.driver_findings(image, gpu),
         *findings,
-        *fit_findings(context, total, pool),
+        *fit_findings(context, declared, total, pool),
         *notes.group_findings(spec, cluster.has_leader_worker_sets),
         *notes.shared_memory_findings(context),
-        *notes.heads_findings(context),
+        *split_findings(context, declared),
     ]
     settings = list(declared)
     return ServingPlan(

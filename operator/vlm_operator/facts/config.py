@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vlm_operator.facts.types import ModelFacts
@@ -25,6 +25,10 @@ _STORED_BYTES: Final = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "f
 _SERVED_BYTES: Final = 2.0
 _ATTENDING: Final = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 
+# Names of the same thing in the families' files.
+_EXPERTS: Final = ("num_experts", "n_routed_experts", "num_local_experts")
+_VISION_HEADS: Final = ("num_heads", "num_attention_heads")
+
 _MOST: Final = 1_000_000
 _MOST_BYTES: Final = 10**14
 
@@ -42,11 +46,17 @@ def facts_of_config(config: Mapping[str, Any], total_bytes: int | None) -> Model
         parameters=parameters,
         bytes_per_parameter=bytes_each,
         layers=_count(language, "num_hidden_layers") if _all_attend(language) else None,
+        attention_heads=_count(language, "num_attention_heads"),
         kv_heads=None if _latent(language) else _count(language, "num_key_value_heads"),
         head_size=None if _latent(language) else _head_size(language),
+        feed_forward_size=_feed_forward_size(language),
+        experts=_first_count(language, _EXPERTS),
+        expert_size=_count(language, "moe_intermediate_size"),
+        quantised_block=_quantised_block(config, language),
         vision_hidden_size=_count(vision, "hidden_size")
         if _text(config, "model_type") not in _OTHER_VISION_SIZE
         else None,
+        vision_heads=_first_count(vision, _VISION_HEADS),
         embedding_values_per_token=_embedding_values(language, vision),
         patch_size=_count(vision, "patch_size"),
     )
@@ -60,6 +70,10 @@ def _map(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _count(config: Mapping[str, Any], name: str) -> int | None:
     value = config.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST else None
+
+
+def _first_count(config: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    return next((found for name in names if (found := _count(config, name)) is not None), None)
 
 
 def _text(config: Mapping[str, Any], name: str) -> str:
@@ -86,6 +100,20 @@ def _embedding_values(language: Mapping[str, Any], vision: Mapping[str, Any]) ->
     hidden, deepstack = _count(language, "hidden_size"), vision.get("deepstack_visual_indexes")
     levels = 1 + (len(deepstack) if isinstance(deepstack, list) else 0)
     return hidden * levels if vision and hidden and hidden * levels <= _MOST else None
+
+
+def _feed_forward_size(language: Mapping[str, Any]) -> int | None:
+    """Mixtures of experts often name a width that no layer has; which layers are dense is told in other fields."""
+    return None if _first_count(language, _EXPERTS) else _count(language, "intermediate_size")
+
+
+def _quantised_block(config: Mapping[str, Any], language: Mapping[str, Any]) -> int | None:
+    """Both sides of a block, where they are the same. ``[128, 128]`` in every fp8 checkpoint of DeepSeek and Qwen."""
+    quantised = _map(config, "quantization_config") or _map(language, "quantization_config")
+    sides = quantised.get("weight_block_size")
+    if not isinstance(sides, list) or len(sides) != 2 or sides[0] != sides[1]:
+        return None
+    return _count({"side": sides[0]}, "side")
 
 
 def _latent(language: Mapping[str, Any]) -> bool:

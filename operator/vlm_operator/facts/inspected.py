@@ -10,9 +10,15 @@ from vlm_operator.facts.types import ModelFacts
 _SAME = (
     "architecture",
     "layers",
+    "attention_heads",
     "kv_heads",
     "head_size",
+    "feed_forward_size",
+    "experts",
+    "expert_size",
+    "quantised_block",
     "vision_hidden_size",
+    "vision_heads",
     "embedding_values_per_token",
     "patch_size",
 )

@@ -76,14 +76,25 @@ def _table() -> dict[str, ModelFacts]:
             architecture=row["architecture"],
             parameters=row.get("parameters"),
             layers=row.get("layers"),
+            attention_heads=row.get("attentionHeads"),
             kv_heads=row.get("kvHeads"),
             head_size=row.get("headSize"),
+            feed_forward_size=row.get("feedForwardSize"),
+            experts=row.get("experts"),
+            expert_size=row.get("expertSize"),
             vision_hidden_size=row.get("visionHiddenSize"),
+            vision_heads=row.get("visionHeads"),
             embedding_values_per_token=row.get("embeddingValuesPerToken"),
             patch_size=row.get("patchSize"),
         )
-        for bytes_each, ids in ((2.0, row["ids"]), (row.get("fp8BytesPerParameter", 1.0), row.get("fp8Ids", ()))):
+        fp8 = (row.get("fp8BytesPerParameter", 1.0), row.get("fp8Block"))
+        for (bytes_each, block), ids in (((2.0, None), row["ids"]), (fp8, row.get("fp8Ids", ()))):
             for name in ids:
                 # The hub takes ids in any case.
-                table[name.lower()] = replace(facts, bytes_per_parameter=bytes_each, evidence=_EVIDENCE.format(id=name))
+                table[name.lower()] = replace(
+                    facts,
+                    bytes_per_parameter=bytes_each,
+                    quantised_block=block,
+                    evidence=_EVIDENCE.format(id=name),
+                )
     return table

@@ -82,9 +82,19 @@ class ModelFacts:
     bytes_per_parameter: float = 2.0
     """2 for bf16, 1 for fp8."""
     layers: int | None = None
+    attention_heads: int | None = None
     kv_heads: int | None = None
     head_size: int | None = None
+    feed_forward_size: int | None = None
+    """Width of a dense feed-forward layer; None where every layer is made of experts."""
+    experts: int | None = None
+    """Experts that tokens are sent to, in each layer of a mixture of experts."""
+    expert_size: int | None = None
+    """Width of one expert."""
+    quantised_block: int | None = None
+    """Weights along one side of a block that shares a scale, in fp8 checkpoints that are quantised by blocks."""
     vision_hidden_size: int | None = None
+    vision_heads: int | None = None
     embedding_values_per_token: int | None = None
     """Values that the vision encoder hands to the language model for one token: hidden size x (1 + deepstack levels)."""
     patch_size: int | None = None

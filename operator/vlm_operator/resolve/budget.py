@@ -9,6 +9,7 @@ from vlm_api.plan import Finding, Severity
 from vlm_operator import memory
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.splits import MOST_DEVICES, works
 
 DEFAULT_INPUT_TOKENS = 1024
 DEFAULT_OUTPUT_TOKENS = 256
@@ -116,7 +117,7 @@ def _number(value: Any, default: int) -> int:
     return default if value is None or int(value) < 0 else int(value)
 
 
-def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding]:
+def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: int) -> list[Finding]:
     """Errors and notes about memory: what cannot start is refused here, before a GPU pod does."""
     if not context.cuda or context.gpu is None:
         return []
@@ -138,14 +139,11 @@ def fit_findings(context: Context, total: Budget, pool_mib: int) -> list[Finding
                 f"the model does not fit on {_counted(devices)}: {total.sum()} each, "
                 f"embedding cache {total.embedding_cache_mib} MiB, image pool {pool_mib:,} MiB and a KV cache of at "
                 f"least {total.kv_mib(1):,} MiB need {total.device_mib - free + need:,} MiB of {total.device_mib:,} MiB; "
-                f"{_what_would_fit(context, total, need)}"
+                f"{_what_would_fit(context, declared, pool_mib)}"
             ),
             path="spec.parallelism.tensor",
         )
     ]
-
-
-MOST_DEVICES = 1024
 
 
 def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
@@ -166,26 +164,51 @@ def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
     ]
 
 
-def _what_would_fit(context: Context, total: Budget, need: int) -> str:
+def _what_would_fit(context: Context, declared: Declared, pool_mib: int) -> str:
     """The nearest plans that would fit: more devices, and fewer with fp8 weights."""
-    devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
 
-    def least(bytes_each: float) -> int | None:
-        weights = (total.weights_mib or 0) * devices * bytes_each / context.model.bytes_per_parameter
-        room = (total.device_mib or 0) - (total.reserved_mib or 0) - total.embedding_cache_mib - need
-        count = devices
-        while count <= MOST_DEVICES and weights / count > room:
-            count *= 2
-        return count if count <= MOST_DEVICES else None
+    def least(model: ModelFacts) -> int | None:
+        """The smallest number of tensor ranks, not below those declared, on which the model fits and splits evenly."""
+        first = context.spec.parallelism.tensor
+        return next(
+            (n for n in range(first, MOST_DEVICES + 1) if _fits(replace(context, model=model), declared, n, pool_mib)),
+            None,
+        )
 
-    as_it_is = least(context.model.bytes_per_parameter)
-    if as_it_is is None:
+    as_it_is, one_byte = least(context.model), None
+    if context.model.bytes_per_parameter > 1:
+        one_byte = least(replace(context.model, bytes_per_parameter=1.0))
+    fp8 = "with fp8 weights (engine.settings.quantization: fp8)"
+    if as_it_is is None and one_byte is None:
         return "no number of such devices is enough: fewer or smaller images, or GPUs with more memory, would fit"
-    said = f"it would fit on {_counted(as_it_is)} (parallelism.tensor: {as_it_is})"
-    one_byte = least(1.0)
-    if context.model.bytes_per_parameter > 1 and one_byte is not None and one_byte < as_it_is:
-        said += f", or on {_counted(one_byte)} with fp8 weights (engine.settings.quantization: fp8)"
+    if as_it_is is None:
+        return f"it would fit on {_ranks(context, one_byte or 0)} {fp8}"
+    said = f"it would fit on {_ranks(context, as_it_is)}"
+    if one_byte is not None and one_byte < as_it_is:
+        said += f", or on {_ranks(context, one_byte)} {fp8}"
     return said
+
+
+def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> bool:
+    """Whether the model fits and splits evenly with that many tensor ranks, everything else as declared."""
+    if not works(context, declared, tensor):
+        return False
+    spec = context.spec
+    parallelism = spec.parallelism.model_copy(update={"tensor": tensor})
+    service = context.service.model_copy(update={"spec": spec.model_copy(update={"parallelism": parallelism})})
+    total = budget(replace(context, service=service), declared)
+    return total.free_mib is not None and total.free_mib >= max(total.kv_mib(1) + pool_mib, 1)
+
+
+def _ranks(context: Context, tensor: int) -> str:
+    """``4 devices (parallelism.tensor: 4)``, with the nodes that these take where one has too few."""
+    parallel, gpu = context.spec.parallelism, context.gpu
+    needed = tensor * parallel.pipeline * parallel.data
+    said = f"parallelism.tensor: {tensor}"
+    if gpu is not None and gpu.devices and needed > gpu.devices * context.spec.multinode.node_count:
+        nodes = next(n for n in range(1, needed + 1) if needed % n == 0 and needed // n <= gpu.devices)
+        said += f", multinode.nodeCount: {nodes}"
+    return f"{_counted(tensor * parallel.pipeline)} ({said})"
 
 
 def _counted(devices: int) -> str:

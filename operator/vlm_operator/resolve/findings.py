@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from vlm_api.plan import Finding, Severity
 from vlm_api.spec import VLMServiceSpec
 from vlm_operator import memory
+from vlm_operator.engines.catalogue import known
+from vlm_operator.engines.images import driver_cuda, image_cuda
 from vlm_operator.facts.labels import quantity
 from vlm_operator.facts.models import READABLE, real_architecture
-from vlm_operator.facts.types import GpuFacts, ModelFacts
+from vlm_operator.facts.types import ComputeCapability, GpuFacts, ModelFacts
 from vlm_operator.resolve.context import Context
 from vlm_operator.resolve.rules.workload import images_in_flight
 
@@ -51,25 +51,45 @@ def model_findings(context: Context, read: ModelFacts | None) -> list[Finding]:
     return findings
 
 
+# The first compute capability that code for CUDA 13 is compiled for: its release notes drop Maxwell, Pascal and Volta.
+OLDEST_FOR_CUDA_13 = ComputeCapability(7, 5)
+
+
 def driver_findings(image: str, gpu: GpuFacts | None) -> list[Finding]:
-    """An image that is built for a newer CUDA than the nodes' driver runs."""
-    wanted = re.search(r"[-.]cu(\d{2})(\d)\b", image)
-    if wanted is None or gpu is None or gpu.cuda is None:
+    """An image that is built for a newer CUDA than the nodes' driver runs, or for newer GPUs than these."""
+    needs = image_cuda(image)
+    if needs is None or gpu is None:
         return []
-    needs = int(wanted[1]), int(wanted[2])
+    older: str = known()["last_cuda_12"]["image"]
+    instead = (
+        f"choose an image for an older CUDA, such as {older}" if needs[0] == 13 else "choose an image for an older CUDA"
+    )
+    runs = gpu.cuda or driver_cuda(gpu.driver)
+    built = f"the image {image} is built for CUDA {needs[0]}.{needs[1]}"
     # Inside one CUDA major version an older driver runs newer minor versions (minor version compatibility).
-    if gpu.cuda[0] >= needs[0]:
-        return []
-    return [
-        Finding(
-            severity=Severity.WARNING,
-            reason="DriverTooOld",
-            message=f"the image {image} is built for CUDA {needs[0]}.{needs[1]}, and the nodes' driver {gpu.driver or ''} "
-            f"runs CUDA {gpu.cuda[0]}.{gpu.cuda[1]} at most: the engine would die at its start; "
-            "update the driver or choose an image for an older CUDA",
-            path="spec.engine.image",
-        )
-    ]
+    if runs is not None and runs[0] < needs[0]:
+        driver = f"driver {gpu.driver}" if gpu.driver else "driver"
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                reason="DriverTooOld",
+                message=f"{built}, and the nodes' {driver} runs CUDA {runs[0]}.{runs[1]} at most: the engine ends at its "
+                "start unless the image brings NVIDIA's forward compatibility package, which is for data-centre GPUs "
+                f"only; update the driver, or {instead}",
+                path="spec.engine.image",
+            )
+        ]
+    if needs[0] >= 13 and gpu.compute_capability is not None and gpu.compute_capability < OLDEST_FOR_CUDA_13:
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                reason="GpuTooOld",
+                message=f"{built}, which has no code for GPUs of compute capability {gpu.compute_capability}: the engine "
+                f"would end at its first kernel; take other GPUs, or {instead}",
+                path="spec.engine.image",
+            )
+        ]
+    return []
 
 
 def group_findings(spec: VLMServiceSpec, has_leader_worker_sets: bool) -> list[Finding]:
@@ -83,31 +103,6 @@ def group_findings(spec: VLMServiceSpec, has_leader_worker_sets: bool) -> list[F
             message="several nodes per copy need the LeaderWorkerSet controller, which this cluster does not have: "
             "install it (leaderworkerset.x-k8s.io), or set multinode.nodeCount to 1",
             path="spec.multinode.nodeCount",
-        )
-    ]
-
-
-def heads_findings(context: Context) -> list[Finding]:
-    """A split that the engine asserts against at its start (sglang/srt/models/qwen3.py and the other families')."""
-    heads, tensor = context.model.kv_heads, context.spec.parallelism.tensor
-    # Data-parallel attention splits the heads over fewer devices; a CPU pads them.
-    if not context.cuda or context.family is None or heads is None or "enable_dp_attention" in context.choices.settings:
-        return []
-
-    def even(split: int) -> bool:
-        return heads % split == 0 or split % heads == 0
-
-    if even(tensor):
-        return []
-    below = next(split for split in range(tensor, 0, -1) if even(split))
-    above = next(split for split in range(tensor, tensor + heads + 1) if even(split))
-    return [
-        Finding(
-            severity=Severity.ERROR,
-            reason="HeadsNotDivisible",
-            message=f"the model's {heads} key-value heads cannot be split evenly over parallelism.tensor {tensor}, "
-            f"so the engine would end at its start: take {below} or {above}",
-            path="spec.parallelism.tensor",
         )
     ]
 

@@ -19,6 +19,7 @@ QWEN2_5_VL_7B: dict[str, Any] = {
     "architectures": ["Qwen2_5_VLForConditionalGeneration"],
     "model_type": "qwen2_5_vl",
     "hidden_size": 3584,
+    "intermediate_size": 18944,
     "num_attention_heads": 28,
     "num_hidden_layers": 28,
     "num_key_value_heads": 4,
@@ -26,6 +27,7 @@ QWEN2_5_VL_7B: dict[str, Any] = {
     "vision_config": {
         "depth": 32,
         "hidden_size": 1280,
+        "num_heads": 16,
         "out_hidden_size": 3584,
         "patch_size": 14,
         "spatial_merge_size": 2,
@@ -39,7 +41,7 @@ NESTED_QWEN2_5_VL_7B: dict[str, Any] = {
     "model_type": "qwen2_5_vl",
     "dtype": "bfloat16",
     "text_config": {
-        **{k: v for k, v in QWEN2_5_VL_7B.items() if k.startswith(("hidden", "num"))},
+        **{k: v for k, v in QWEN2_5_VL_7B.items() if k.startswith(("hidden", "intermediate", "num"))},
         "model_type": "qwen2_5_vl_text",
         "layer_types": ["full_attention"] * 28,
     },
@@ -64,6 +66,7 @@ QWEN3_VL_8B: dict[str, Any] = {
         "depth": 27,
         "hidden_size": 1152,
         "model_type": "qwen3_vl",
+        "num_heads": 16,
         "out_hidden_size": 4096,
         "patch_size": 16,
     },
@@ -83,7 +86,7 @@ QWEN3_VL_30B_A3B: dict[str, Any] = {
         "num_hidden_layers": 48,
         "num_key_value_heads": 4,
     },
-    "vision_config": {"deepstack_visual_indexes": [8, 16, 24], "hidden_size": 1152, "patch_size": 16},
+    "vision_config": {"deepstack_visual_indexes": [8, 16, 24], "hidden_size": 1152, "num_heads": 16, "patch_size": 16},
 }
 FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}}
 
@@ -239,3 +242,17 @@ class TestPrecedence:
 )
 def test_files_are_read_where_they_can_be_and_would_say_more(spec: dict[str, Any], worth: bool):
     assert worth_reading(ModelSpec.model_validate(spec)) is worth
+
+
+def test_only_blocks_with_equal_sides_are_known():
+    assert facts_of_config(QWEN3_VL_8B | FP8, None).quantised_block == 128
+    for odd in ([128], [128, 64], "128", None, [True, True], [0, 0]):
+        config = QWEN3_VL_8B | {"quantization_config": {"quant_method": "fp8", "weight_block_size": odd}}
+        assert facts_of_config(config, None).quantised_block is None, odd
+
+
+def test_experts_are_counted_under_every_name_and_hide_the_dense_width():
+    for name in ("num_experts", "n_routed_experts", "num_local_experts"):
+        text = {"num_hidden_layers": 4, "intermediate_size": 6144, "moe_intermediate_size": 768, name: 64}
+        facts = facts_of_config({"text_config": text}, None)
+        assert (facts.experts, facts.expert_size, facts.feed_forward_size) == (64, 768, None)

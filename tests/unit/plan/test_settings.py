@@ -31,7 +31,7 @@ def env(name: str, value: str) -> dict:
 def test_the_reference_workload_on_an_h100_gets_the_whole_set():
     made = plan()
     assert values(made) == THE_SET | {"max_running_requests": 400}
-    assert not made.findings
+    assert [f.reason for f in made.findings] == ["MediaFromPublicHosts"]
     for name in THE_SET:
         setting = made.setting(name)
         assert setting.source is Source.PROFILE
@@ -246,7 +246,7 @@ def test_what_is_left_to_the_engine_says_what_it_will_choose():
 
 def test_a_pool_that_would_take_the_kv_cache_s_room_is_capped_with_the_sum():
     made = plan(service(workload=images(width=3840, height=2160)))
-    assert reasons(made) == ["FeaturePoolCapped", "KvCacheHoldsFewer"]
+    assert reasons(made) == ["FeaturePoolCapped", "KvCacheHoldsFewer", "MediaFromPublicHosts"]
     message = made.findings[0].message
     pool = values(made)["SGLANG_MM_FEATURE_CACHE_MB"]
     assert f"{pool:,} MiB" in message
@@ -271,7 +271,7 @@ def test_a_model_larger_than_the_memory_is_refused_with_the_sum_and_a_plan_that_
     (error,) = made.errors
     assert error.reason == "ModelDoesNotFit"
     assert "448,227 MiB" in error.message
-    assert "on 8 devices (parallelism.tensor: 8), or on 4 devices with fp8 weights" in error.message
+    assert "on 8 devices (parallelism.tensor: 8), or on 4 devices (parallelism.tensor: 4) with fp8" in error.message
 
 
 @pytest.mark.parametrize(

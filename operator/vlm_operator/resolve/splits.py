@@ -1,0 +1,158 @@
+"""Whether a model can be split over so many devices at all: what the engine asserts at its start.
+
+The same checks as SGLang's: heads in every ``models/*.py`` and ``layers/attention/vision.py``, layers in
+``utils/common.py`` (make_layers), experts in ``layers/moe/fused_moe_triton/layer.py`` and ``arg_groups/parallel_hook.py``,
+blocks of fp8 weights in ``layers/quantization/fp8.py``. A fact that is not known refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from vlm_api.plan import Finding, Severity
+from vlm_operator.engines.catalogue import known
+from vlm_operator.facts.types import ModelFacts
+from vlm_operator.resolve.context import Context, Declared
+
+# With these the attention heads are split over fewer devices than parallelism.tensor says.
+OTHER_ATTENTION_SPLITS = ("enable_dp_attention", "attn_dp_size", "attn_cp_size")
+MOST_DEVICES = 1024
+
+HEADS, LAYERS = "HeadsNotDivisible", "TooFewLayers"
+EXPERTS, BLOCKS = "ExpertsNotDivisible", "BlocksNotDivisible"
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a model is split."""
+
+    tensor: int
+    pipeline: int = 1
+    expert: int = 1
+    """Ranks over which whole experts are spread (``ep_size``)."""
+    redundant_experts: int = 0
+    attention: bool = True
+    """Whether attention is split over all tensor ranks."""
+    vision: bool = True
+    """Whether the vision encoder's heads have to divide evenly."""
+    padded: bool = False
+    """Whether the engine fills up what does not divide, as it does on a CPU."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a split is none: (reason, what cannot be split, as a clause)."""
+
+    reason: str
+    clause: str
+
+
+def problems(model: ModelFacts, split: Split) -> Iterator[Problem]:
+    """What the engine would assert against, the first that it meets first."""
+    tensor, pipeline = split.tensor, split.pipeline
+    if model.layers is not None and pipeline > model.layers:
+        yield Problem(LAYERS, f"{model.layers} layers are fewer than the {pipeline} stages of parallelism.pipeline")
+    if split.attention and not split.padded:
+        heads, kv_heads = model.attention_heads, model.kv_heads
+        if heads is not None and heads % tensor:
+            yield Problem(HEADS, f"{heads} attention heads")
+        if kv_heads is not None and kv_heads % tensor and tensor % kv_heads:
+            yield Problem(HEADS, f"{kv_heads} key-value heads")
+        if split.vision and model.vision_heads is not None and model.vision_heads % tensor:
+            yield Problem(HEADS, f"{model.vision_heads} heads of the vision encoder")
+    yield from _experts(model, split)
+    if not split.padded:
+        yield from _blocks(model, split)
+
+
+def _experts(model: ModelFacts, split: Split) -> Iterator[Problem]:
+    if model.experts is None:
+        return
+    if split.tensor % split.expert or split.expert > split.tensor:
+        yield Problem(
+            EXPERTS,
+            f"experts are spread over ep_size {split.expert}, which does not divide parallelism.tensor {split.tensor}",
+        )
+    elif (model.experts + split.redundant_experts) % split.expert:
+        yield Problem(
+            EXPERTS, f"{model.experts + split.redundant_experts} experts do not divide over ep_size {split.expert}"
+        )
+    elif split.tensor > model.experts:
+        yield Problem(EXPERTS, f"{model.experts} experts are fewer than parallelism.tensor {split.tensor}")
+
+
+def _blocks(model: ModelFacts, split: Split) -> Iterator[Problem]:
+    block = model.quantised_block
+    if block is None:
+        return
+    parts = [(model.feed_forward_size, split.tensor, "feed-forward layers"), (model.expert_size, 0, "experts")]
+    for size, ranks, what in parts:
+        over = ranks or max(split.tensor // split.expert, 1)
+        if size is not None and over > 1 and (size % over or size // over % block):
+            hint = " (or ep_size, which keeps experts whole)" if what == "experts" else ""
+            yield Problem(BLOCKS, f"the {what}' width of {size:,} in fp8 blocks of {block}{hint}")
+
+
+def split_of(context: Context, declared: Declared, tensor: int | None = None) -> Split:
+    """The split that a plan asks for; with another number of tensor ranks where one is given."""
+    parallel, settings = context.spec.parallelism, context.choices.settings
+    divides: list[str] = known()["vision_heads_divide"]["architectures"]
+    return Split(
+        tensor=parallel.tensor if tensor is None else tensor,
+        pipeline=parallel.pipeline,
+        expert=_whole(declared.value("ep_size"), 1),
+        redundant_experts=_whole(declared.value("ep_num_redundant_experts"), 0),
+        attention=not any(name in settings for name in OTHER_ATTENTION_SPLITS),
+        vision=context.model.architecture in divides and not declared.value("mm_enable_dp_encoder"),
+        padded=not context.cuda,
+    )
+
+
+def _whole(value: Any, default: int) -> int:
+    return value if isinstance(value, int) and value > 0 else default
+
+
+def works(context: Context, declared: Declared, tensor: int) -> bool:
+    """Whether the model can be split over so many tensor ranks, and these over the nodes of a copy."""
+    parallel, nodes = context.spec.parallelism, context.spec.multinode.node_count
+    if tensor * parallel.pipeline * parallel.data % nodes:
+        return False
+    return next(problems(context.model, split_of(context, declared, tensor)), None) is None
+
+
+def split_findings(context: Context, declared: Declared) -> list[Finding]:
+    """An Error where the engine would end at its start; one for all that does not divide."""
+    found = list(problems(context.model, split_of(context, declared)))
+    if not found:
+        return []
+    reason = found[0].reason
+    clauses = " and ".join(p.clause for p in found if p.reason == reason)
+    path, step = _step(context, declared, reason)
+    tensor = f" cannot be split evenly over parallelism.tensor {context.spec.parallelism.tensor}"
+    message = f"the model's {clauses}{tensor if reason in (HEADS, BLOCKS) else ''}, so the engine would end at its start: {step}"
+    return [Finding(severity=Severity.ERROR, reason=reason, message=message, path=path)]
+
+
+def _step(context: Context, declared: Declared, reason: str) -> tuple[str, str]:
+    """Where to mend it, and with which values."""
+    tensor, expert_ranks = context.spec.parallelism.tensor, context.choices.settings.get("ep_size")
+    if reason == LAYERS:
+        return "spec.parallelism.pipeline", f"lower it to {context.model.layers} or below"
+    if reason == EXPERTS and expert_ranks is not None:
+        whole = [n for n in range(1, tensor + 1) if tensor % n == 0 and (context.model.experts or 0) % n == 0]
+        return expert_ranks.path, f"take {_listed(whole)}"
+    others = _nearest(context, declared, tensor)
+    return "spec.parallelism.tensor", f"take {_listed(others)}" if others else "take another model or another split"
+
+
+def _nearest(context: Context, declared: Declared, tensor: int) -> list[int]:
+    """The nearest numbers of tensor ranks below and above that work."""
+    below = next((n for n in range(tensor - 1, 0, -1) if works(context, declared, n)), None)
+    above = next((n for n in range(tensor + 1, 2 * tensor + 65) if works(context, declared, n)), None)
+    return [n for n in (below, above) if n is not None]
+
+
+def _listed(numbers: list[int]) -> str:
+    return " or ".join(str(n) for n in numbers)
