@@ -150,7 +150,10 @@ class Security(ApiModel):
     api_key_secret_ref: SecretKeyRef | None = None
     """The Secret with the key that clients must send as ``Authorization: Bearer``."""
     allowed_media_domains: Annotated[list[MediaDomain], Field(max_length=64), UniqueBy()] = []
-    """Hosts from which the engine may fetch images that a request names by URL."""
+    """Hosts from which the engine may fetch images that a request names by URL. Default: every public host."""
+    network_policy: StrictBool = True
+    """False: no NetworkPolicy is made. With it, pods reach DNS, public addresses on ports 80 and 443, and what this spec
+    names; nothing else in the cluster, and no cloud's metadata service."""
 
 
 class RolloutStrategy(ApiModel):
@@ -243,7 +246,7 @@ class VLMServiceSpec(ApiModel):
     engine: Engine = Engine()
     """The SGLang engine, and what the user decides about it."""
     security: Security = Security()
-    """Keys and media domains."""
+    """Keys, media domains and networks."""
     shared_memory_size: Quantity | None = None
     """Size of /dev/shm as a quantity, such as ``16Gi``. Default: computed."""
     rollout_strategy: RolloutStrategy = RolloutStrategy()

@@ -17,6 +17,7 @@ from vlm_operator.controller.watch import WatchFailed
 from vlm_operator.errors import InvalidInput
 from vlm_operator.families import families
 from vlm_operator.kube.client import ApiError
+from vlm_operator.site import site
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,12 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         known = families(chosen.profiles)
+        networks = site(chosen.network_policies == "true", chosen.extra_egress)
     except InvalidInput as error:
         print(f"vlm-operator: {error}", file=sys.stderr)
         return 2
     options = Options(
         runtime_image=chosen.runtime_image,
         families=known,
+        site=networks,
         namespaces=chosen.namespace or _namespaces_of_environment(),
         metrics_address=chosen.metrics_address,
         leader_election=chosen.leader_election,
@@ -79,6 +82,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="YAML files of model families with measured sets of values, beside those that are shipped "
         "(default: VLM_OPERATOR_PROFILES)",
+    )
+    parser.add_argument(
+        "--network-policies",
+        default=os.environ.get("VLM_OPERATOR_NETWORK_POLICIES", "true"),
+        choices=["true", "false"],
+        help="whether services get NetworkPolicies (default: VLM_OPERATOR_NETWORK_POLICIES, else true)",
+    )
+    parser.add_argument(
+        "--extra-egress",
+        default=os.environ.get("VLM_OPERATOR_EXTRA_EGRESS", ""),
+        metavar="JSON",
+        help="a list of egress rules that every service's NetworkPolicy gets besides (default: VLM_OPERATOR_EXTRA_EGRESS)",
     )
     parser.add_argument(
         "--metrics-address",

@@ -16,6 +16,7 @@ NEEDED = {
     ("apps", "deployments"): MAKES,
     ("batch", "jobs"): "list watch create delete",
     ("autoscaling", "horizontalpodautoscalers"): MAKES,
+    ("networking.k8s.io", "networkpolicies"): MAKES,
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): MAKES,
     ("monitoring.coreos.com", "podmonitors"): MAKES,
     ("resource.k8s.io", "resourceclaimtemplates"): "get list create patch delete",

@@ -30,6 +30,7 @@ from vlm_operator.kube.events import Recorder
 from vlm_operator.kube.lease import RENEW_DEADLINE_SECONDS, RETRY_SECONDS, LeaseLock
 from vlm_operator.kube.status import StatusWriter
 from vlm_operator.profiles import Family, shipped
+from vlm_operator.render import USUAL_SITE, Site
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class Options:
     """Namespaces to serve; empty: all."""
     families: Sequence[Family] = field(default_factory=shipped)
     """Model families with their measured sets of values."""
+    site: Site = USUAL_SITE
+    """Networks of all services."""
     metrics_address: str = ":8080"
     leader_election: bool = True
     own_namespace: str = "default"
@@ -144,6 +147,7 @@ class App:
             inspector=Inspector(client, self._options.runtime_image),
             runtime_image=self._options.runtime_image,
             families=self._options.families,
+            site=self._options.site,
             reports=Reports(),
         )
         registry = await asyncio.to_thread(watch.handlers, queue, inventory, services, client.serves)

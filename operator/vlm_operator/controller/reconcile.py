@@ -80,6 +80,7 @@ class Reconciler:
     runtime_image: str
     families: Sequence[Family]
     reports: Reports
+    site: render.Site = render.USUAL_SITE
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def __call__(self, key: Key) -> Outcome:
@@ -111,9 +112,14 @@ class Reconciler:
     def _make_so(self, service: VLMService, raw: Json, owned: list[Json], pods: Pods) -> Observed:
         """Plans and applies. Raises InvalidInput as ``make_plan`` does."""
         stored, seen = self._choose(service, raw, owned, pods)
+        if seen.inspecting is not None and not any(o["kind"] == kinds.NETWORK_POLICY.kind for o in owned):
+            # The Job's pod needs its way out where a namespace closes all of them.
+            self.applier.apply(
+                render.policy_before_plan(service, owner_reference(raw), self.site), owned, raw["metadata"]["uid"]
+            )
         if stored is None or stored.plan.errors:
             return replace(seen, replicas=replicas(workload_of(owned)))
-        manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw))
+        manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw), self.site)
         try:
             done = self.applier.apply(manifests, owned, raw["metadata"]["uid"])
             if not done.taken:
@@ -178,6 +184,7 @@ class Reconciler:
             nodes=self.inventory.facts(resource),
             in_use=self.usage.of(resource, service.namespace, service.name),
             has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
+            network_policies=self.site.network_policies,
         )
 
     def _plan(self, service: VLMService, found: Inspection) -> StoredPlan:

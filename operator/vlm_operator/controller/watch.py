@@ -20,7 +20,7 @@ from vlm_operator.kube.kinds import Kind
 # Nodes come and go in crowds.
 NODE_DEBOUNCE_SECONDS: Final = 0.1
 # Objects of ours that every cluster has, and pods; found by label.
-OWNED: Final = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.CONFIG_MAP, kinds.AUTOSCALER, kinds.JOB, kinds.POD)
+OWNED: Final = (*kinds.OWNED, kinds.JOB, kinds.POD)
 OPTIONAL: Final = (kinds.LEADER_WORKER_SET, kinds.POD_MONITOR)
 
 

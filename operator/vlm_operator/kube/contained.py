@@ -32,6 +32,8 @@ LIST_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
     "ownerReferences": ("uid",),
 }
+# Rules of a NetworkPolicy, where whatever is added opens a door.
+_EXACT: Final = frozenset({"ingress", "egress"})
 # Where "1024Mi" and "1Gi" are the same: the API server writes quantities in its own way.
 _QUANTITY_MAPS: Final = frozenset({"limits", "requests", "hard"})
 _QUANTITY_FIELDS: Final = frozenset({"sizeLimit", "averageValue", "divisor"})
@@ -93,6 +95,8 @@ def contained(
     ``owned`` are our fields below this point; None: everything below is ours. It decides about empty values, which the
     API server does not store: where such a field is still ours, nobody has changed it.
     """
+    if field in _EXACT:
+        return bool(desired == live)
     if isinstance(desired, Mapping):
         return isinstance(live, Mapping) and all(
             contained(value, live[key], _below(owned, f"f:{key}"), key, field)

@@ -56,6 +56,7 @@ REPLICA_SET: Final = Kind("apps/v1", "ReplicaSet", "replicasets")
 JOB: Final = Kind("batch/v1", "Job", "jobs")
 AUTOSCALER: Final = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEADER_WORKER_SET: Final = Kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets")
+NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 RESOURCE_SLICE: Final = Kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
 RESOURCE_CLAIM_TEMPLATE: Final = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
@@ -63,7 +64,7 @@ EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 # What a service can be made of. Those that every cluster serves, and those that it may lack.
-OWNED: Final = (CONFIG_MAP, SERVICE, DEPLOYMENT, AUTOSCALER)
+OWNED: Final = (CONFIG_MAP, SERVICE, DEPLOYMENT, AUTOSCALER, NETWORK_POLICY)
 OWNED_OPTIONAL: Final = (LEADER_WORKER_SET, POD_MONITOR, RESOURCE_CLAIM_TEMPLATE)
 
 _BY_NAME: Final = {(k.api_version, k.kind): k for k in (*OWNED, *OWNED_OPTIONAL, JOB)}

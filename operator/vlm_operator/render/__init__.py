@@ -2,7 +2,18 @@
 
 from vlm_operator.render.digest import plan_hash
 from vlm_operator.render.inspection import inspection_digest, inspection_job
-from vlm_operator.render.objects import objects
+from vlm_operator.render.network import USUAL_SITE, Site, network_policy
+from vlm_operator.render.objects import objects, policy_before_plan
 from vlm_operator.render.pod import pod_template
 
-__all__ = ["inspection_digest", "inspection_job", "objects", "plan_hash", "pod_template"]
+__all__ = [
+    "USUAL_SITE",
+    "Site",
+    "inspection_digest",
+    "inspection_job",
+    "network_policy",
+    "objects",
+    "plan_hash",
+    "pod_template",
+    "policy_before_plan",
+]

@@ -55,7 +55,7 @@ FROM_TEMPLATE: Final = (
 def inspection_digest(service: VLMService) -> str:
     """Ten hex digits over everything that the Job is made from, the operator's image aside."""
     model = service.spec.model
-    made_from = {"uri": model.uri, "revision": model.revision, "env": _environment(service), "pod": _wishes(service)}
+    made_from = {"uri": model.uri, "revision": model.revision, "env": way_to_hub(service), "pod": _wishes(service)}
     return hashlib.sha256(canonical(made_from).encode()).hexdigest()[:HASH_LENGTH]
 
 
@@ -85,7 +85,7 @@ def _template(service: VLMService, image: str, labels: Mapping[str, str]) -> Man
         "name": names.INSPECT,
         "image": image,
         "command": command,
-        "env": _environment(service),
+        "env": way_to_hub(service),
         "resources": RESOURCES,
         "securityContext": SECURITY,
     }
@@ -109,8 +109,8 @@ def _wishes(service: VLMService) -> Manifest:
     return {field: theirs[field] for field in FROM_TEMPLATE if field in theirs}
 
 
-def _environment(service: VLMService) -> list[Manifest]:
-    """The way to the hub as the engine's container has it: each name once, secrets by reference."""
+def way_to_hub(service: VLMService) -> list[Manifest]:
+    """The way to the hub, and out of the cluster, as the engine's container has it: each name once, secrets by reference."""
     found: dict[str, Manifest] = {}
     if ref := service.spec.model.token_secret_ref:
         source = {"secretKeyRef": {"name": ref.name, "key": ref.key}}

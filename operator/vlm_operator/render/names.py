@@ -44,6 +44,11 @@ def group_name(service: str) -> str:
     return f"{service}-group"
 
 
+def policy_name(service: str) -> str:
+    """The NetworkPolicy. Not the service's own name, which people give to policies of their own."""
+    return f"{service}-vlm"
+
+
 def selector_labels(service: str) -> dict[str, str]:
     """What selects the engine's pods. Part of immutable fields, so it never changes."""
     return {LABEL_SERVICE: service, LABEL_COMPONENT: ENGINE}

@@ -12,25 +12,35 @@ from vlm_api.status import VLMService
 from vlm_operator.render import names
 from vlm_operator.render.claims import claim_spec, claim_template_name
 from vlm_operator.render.names import Manifest
+from vlm_operator.render.network import USUAL_SITE, Site, network_policy
 from vlm_operator.render.workload import LWS_WORKER_INDEX, target_reference, workload
 
 # What the custom metrics API has to serve for each pod: the requests that its engine holds, which are
 # sglang:num_running_reqs and sglang:num_queue_reqs together.
 IN_FLIGHT_METRIC: Final = "vlmserve_requests_in_flight"
 DEFAULT_TARGET_IN_FLIGHT: Final = 32
+MEDIA_DOMAINS: Final = "allowed_media_domains"
 TARGET_SHARE: Final = 0.8
 
 
 def objects(
-    plan: ServingPlan, pod_template: dict[str, Any], service: VLMService, owner: dict[str, Any] | None = None
+    plan: ServingPlan,
+    pod_template: dict[str, Any],
+    service: VLMService,
+    owner: dict[str, Any] | None = None,
+    site: Site = USUAL_SITE,
 ) -> list[Manifest]:
     """The objects of a sealed plan (one with a hash).
 
     ``pod_template`` is the stored one, so that a plan that stays renders the same pods whatever the operator's version.
-    ``owner`` is the owner reference to put on all of them; None leaves it out, as in a plan that is only shown.
+    ``owner`` is the owner reference to put on all of them; None leaves it out, as in a plan that is only shown. ``site``
+    is what the operator's installer decided about networks.
     """
     template = with_hash(pod_template, service.name, plan.hash)
     found = [_plan_config_map(plan, pod_template, service)]
+    enforced = any(s.name == MEDIA_DOMAINS and s.applied for s in plan.settings)
+    if policy := network_policy(service, site, pod_template, domains_enforced=enforced):
+        found.append(policy)
     if plan.hardware.claims and plan.resources.devices_per_pod > 0:
         found.append(_claim_template(plan, service))
     found += [_service(plan, service), workload(plan, template, service)]
@@ -38,7 +48,13 @@ def objects(
         found.append(_autoscaler(plan, service))
     if service.spec.metrics.pod_monitor:
         found.append(_pod_monitor(service))
-    return [_with_metadata(o, plan, service, owner) for o in found]
+    return [_with_metadata(o, service, owner, plan.hash) for o in found]
+
+
+def policy_before_plan(service: VLMService, owner: dict[str, Any], site: Site) -> list[Manifest]:
+    """The NetworkPolicy alone, for the Job that reads the model's files before there is a plan."""
+    policy = network_policy(service, site)
+    return [] if policy is None else [_with_metadata(policy, service, owner)]
 
 
 def with_hash(pod_template: dict[str, Any], service: str, plan_hash: str) -> Manifest:
@@ -52,12 +68,12 @@ def with_hash(pod_template: dict[str, Any], service: str, plan_hash: str) -> Man
 
 
 def _with_metadata(
-    manifest: Manifest, plan: ServingPlan, service: VLMService, owner: dict[str, Any] | None
+    manifest: Manifest, service: VLMService, owner: dict[str, Any] | None, plan_hash: str | None = None
 ) -> Manifest:
     metadata = {
         **manifest["metadata"],
         "namespace": service.namespace,
-        "labels": names.object_labels(service.name, plan.hash),
+        "labels": names.object_labels(service.name, plan_hash),
     }
     if owner is not None:
         metadata["ownerReferences"] = [owner]

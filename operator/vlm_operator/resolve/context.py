@@ -29,6 +29,8 @@ class Context:
     image: Image | None
     """One image of the declared size after resizing; None when the size or the family is not known."""
     devices_per_pod: int
+    network_policies: bool = True
+    """Whether the operator makes NetworkPolicies at all."""
 
     @property
     def spec(self) -> VLMServiceSpec:

@@ -14,9 +14,12 @@ USER: tuple[Rule, ...] = (
     user.written,
     user.possible,
     user.reachable,
+    user.keyed,
     attention.consistent,
     doors.control_paths,
-    workload.media_domains,
+    doors.media_domains,
+    doors.media_urls,
+    doors.ways_out,
 )
 TUNED: tuple[Rule, ...] = (
     user.no_to_cuda_ipc,

@@ -28,7 +28,7 @@ def test_a_plan_is_exit_code_0_and_json_on_standard_output(plan: Plan) -> None:
     assert result.json["hash"]
     assert result.json["service"] == {"name": "vlm", "namespace": "default"}
     assert result.json["hardware"]["nodes"] == ["hopper"]
-    assert [m["kind"] for m in result.json["manifests"]] == ["ConfigMap", "Service", "Deployment"]
+    assert [m["kind"] for m in result.json["manifests"]] == ["ConfigMap", "NetworkPolicy", "Service", "Deployment"]
 
 
 def test_a_plan_that_cannot_work_is_exit_code_1_and_says_why(plan: Plan) -> None:

@@ -71,8 +71,8 @@ def test_an_event_that_cannot_be_written_stops_nothing():
 def test_all_objects_are_made_in_order_and_none_by_force():
     client = FakeClient()
     done = Applier(client).apply(manifests(), [], "u")
-    assert [verb for verb, _ in client.calls] == ["apply"] * 3
-    assert [t.split("/")[0] for t in done.created] == ["ConfigMap", "Service", "Deployment"]
+    assert [verb for verb, _ in client.calls] == ["apply"] * 4
+    assert [t.split("/")[0] for t in done.created] == ["ConfigMap", "NetworkPolicy", "Service", "Deployment"]
 
 
 def test_with_one_name_taken_nothing_is_written():
@@ -95,7 +95,7 @@ def test_a_kind_that_the_cluster_lacks_is_left_out_and_named():
     client.missing = {"PodMonitor"}
     done = Applier(client).apply(manifests(metrics={"podMonitor": True}), [], "u")
     assert done.absent == ["PodMonitor"]
-    assert len(done.created) == 3
+    assert len(done.created) == 4
 
 
 def test_a_plan_whose_explanation_changed_is_made_anew_since_its_config_map_cannot_be_changed():

@@ -155,14 +155,14 @@ def test_gpus_of_which_nothing_is_known_get_the_engine_s_defaults_and_a_warning(
 
 def test_more_nodes_than_there_are_is_a_warning_since_they_may_come():
     made = plan(service(parallelism={"tensor": 16}, multinode={"nodeCount": 2}, workload=images()), node())
-    assert reasons(made) == ["TooFewNodes"]
+    assert reasons(made) == ["TooFewNodes", "MediaFromPublicHosts"]
     assert made.findings[0].severity is Severity.WARNING
 
 
 def test_a_driver_too_old_for_the_image_is_told_before_the_pod_dies_of_it():
     labels = {"nvidia.com/cuda.driver-version.full": "535.104.05", "nvidia.com/cuda.runtime-version.full": "12.2"}
     made = plan(service(engine={"image": "lmsysorg/sglang:v0.5.23-cu130"}), node(labels=labels))
-    assert reasons(made) == ["DriverTooOld"]
+    assert reasons(made) == ["DriverTooOld", "MediaFromPublicHosts"]
 
 
 def test_the_same_gpus_beside_other_processors_are_told_apart_and_pods_are_held_to_the_ones_chosen():
@@ -184,5 +184,5 @@ def test_the_same_gpus_with_other_memory_are_told_apart_by_it():
 
 def test_devices_that_others_use_now_are_told_and_refuse_nothing():
     made = make_plan(service(), cluster(node(), in_use={"node-0": 8}), runtime_image=RUNTIME_IMAGE)
-    assert reasons(made) == ["DevicesInUse"]
+    assert reasons(made) == ["DevicesInUse", "MediaFromPublicHosts"]
     assert not made.errors

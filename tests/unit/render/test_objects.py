@@ -16,9 +16,14 @@ def names(made, of) -> list[str]:
     return [f"{o['kind']}/{o['metadata']['name']}" for o in render.objects(finished, template, of, None)]
 
 
-def test_a_plain_service_is_a_plan_a_service_and_a_deployment_in_this_order():
+def test_a_plain_service_is_a_plan_its_doors_a_service_and_a_deployment_in_this_order():
     plan_hash = sealed(plan(), service())[0].hash
-    assert names(plan(), service()) == [f"ConfigMap/vlm-plan-{plan_hash}", "Service/vlm", "Deployment/vlm"]
+    assert names(plan(), service()) == [
+        f"ConfigMap/vlm-plan-{plan_hash}",
+        "NetworkPolicy/vlm-vlm",
+        "Service/vlm",
+        "Deployment/vlm",
+    ]
 
 
 def test_everything_carries_the_services_labels_and_its_owner():

@@ -57,6 +57,18 @@ def possible(context: Context, declared: Declared) -> Iterator[Setting]:
     yield from ()
 
 
+def keyed(context: Context, declared: Declared) -> Iterator[Setting]:
+    """Raises InvalidInput for several tokenizer workers with a key, against which every release asserts in each worker."""
+    workers = context.choices.settings.get("tokenizer_worker_num")
+    if workers is not None and int(workers.value) > 1 and context.spec.security.api_key_secret_ref is not None:
+        raise InvalidInput(
+            workers.path,
+            f"{workers.value} tokenizer workers take no API key, and security.apiKeySecretRef is set, so the engine would "
+            "end at its start: remove one of them",
+        )
+    yield from ()
+
+
 LOOPBACK = ("127.", "localhost", "::1", "[::1]")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from vlm_api.plan import Finding, Setting, Severity, Source
 from vlm_operator import memory
+from vlm_operator.engines.faults import has_fault, mended
 from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, budget
 from vlm_operator.resolve.conditions import travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared, applied, left
@@ -115,25 +116,6 @@ def consistent(context: Context, declared: Declared) -> Iterator[Finding]:
         )
 
 
-def media_domains(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
-    """Hosts from which images may be fetched; without the flag any host is open to requests' URLs."""
-    name, domains = "allowed_media_domains", context.spec.security.allowed_media_domains
-    if not domains:
-        return
-    if context.knows(name):
-        yield applied(
-            name, list(domains), Source.USER, "user.media_domains", "written in spec.security.allowedMediaDomains"
-        )
-        return
-    yield left(name, "user.media_domains", f"{context.engine_name()} has no such flag")
-    yield Finding(
-        severity=Severity.WARNING,
-        reason="MediaDomainsNotEnforced",
-        message=f"{context.engine_name()} cannot limit media domains: use 0.5.18 or later, or a NetworkPolicy",
-        path="spec.security.allowedMediaDomains",
-    )
-
-
 def images_in_flight(context: Context) -> int | None:
     """Images that may wait or run at once; None while the concurrency is not declared."""
     workload = context.spec.workload
@@ -219,6 +201,9 @@ def encoder_data_parallel(context: Context, declared: Declared) -> Iterator[Sett
     )
     if copies <= reserved * COPIES_SHARE:
         yield left(name, rule, f"{tally}: they fit", evidence)
+    elif has_fault(context.engine.version, "encoder_pool_fallback"):
+        step = f"{context.engine_name()} would end once the pool is full (mended in {mended('encoder_pool_fallback')})"
+        yield left(name, rule, f"{tally}: they may not fit, but with a data parallel encoder {step}", evidence)
     elif not context.knows(name):
         yield left(name, rule, f"{tally}: they may not fit, but {context.engine_name()} has no such flag", evidence)
     else:

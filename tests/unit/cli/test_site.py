@@ -1,0 +1,31 @@
+"""What the installer says about networks."""
+
+from __future__ import annotations
+
+import pytest
+
+from vlm_operator.errors import InvalidInput
+from vlm_operator.site import site
+
+
+def test_nothing_said_is_policies_without_more_rules():
+    assert site(True, "").extra_egress == ()
+    assert site(True, " ").network_policies
+    assert not site(False, "").network_policies
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is no JSON"),
+        ('{"to": []}', "no list of maps"),
+        ("[1]", "no list of maps"),
+        ("[{}]", "would open every address"),
+        ('[{"to": []}]', "would open every address"),
+        ('[{"form": [], "to": [{}]}]', "form: unknown field"),
+        ('[{"ports": [443]}]', "ports: is no list of maps"),
+    ],
+)
+def test_what_is_no_list_of_rules_is_refused_in_words(text: str, says: str):
+    with pytest.raises(InvalidInput, match=says):
+        site(True, text)

@@ -1,0 +1,87 @@
+"""What URLs in requests can reach, as it is told to the user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.plan.builders import RUNTIME_IMAGE, cluster, node, plan, service
+
+from vlm_api.plan import Finding, Severity
+from vlm_operator.planning import make_plan
+
+DOMAINS = {"allowedMediaDomains": ["images.example.com"]}
+
+
+def doors(**spec: Any) -> list[Finding]:
+    found = ("MediaUrlsOpen", "MediaDomainsNotEnforced", "MediaFromPublicHosts", "EgressOpened", "EgressNotOpened")
+    return [f for f in plan(service(**spec)).findings if f.reason in found]
+
+
+def env(*variables: dict[str, Any]) -> dict[str, Any]:
+    return {"version": "0.5.23", "env": list(variables)}
+
+
+def test_by_default_public_hosts_stay_open_which_is_told_with_what_enforces_the_rest():
+    (finding,) = doors()
+    assert (finding.reason, finding.severity) == ("MediaFromPublicHosts", Severity.INFO)
+    assert "network plugin enforces" in finding.message
+    assert "spec.security.allowedMediaDomains" in finding.message
+
+
+def test_hosts_that_the_engine_checks_leave_nothing_to_tell():
+    assert doors(security=DOMAINS) == []
+    assert doors(security={**DOMAINS, "networkPolicy": False}) == []
+
+
+def test_an_engine_that_cannot_check_hosts_is_told_with_what_is_closed_all_the_same():
+    (finding,) = doors(security=DOMAINS, engine={"version": "0.5.17"})
+    assert (finding.reason, finding.severity) == ("MediaDomainsNotEnforced", Severity.WARNING)
+    assert "0.5.18" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"security": {"networkPolicy": False}}, "spec.security.networkPolicy is false"),
+        ({"template": {"spec": {"hostNetwork": True}}}, "hostNetwork"),
+    ],
+)
+def test_without_a_policy_everything_is_open_which_is_a_warning(spec: dict[str, Any], says: str):
+    (finding,) = doors(**spec)
+    assert (finding.reason, finding.severity) == ("MediaUrlsOpen", Severity.WARNING)
+    assert says in finding.message
+
+
+def test_policies_that_the_whole_operator_makes_none_of_are_told_with_their_switch():
+    without = cluster(node(), network_policies=False)
+    made = make_plan(service(), without, runtime_image=RUNTIME_IMAGE)
+    (message,) = (f.message for f in made.findings if f.reason == "MediaUrlsOpen")
+    assert "services.networkPolicy.enabled" in message
+
+
+def test_a_proxy_by_name_opens_its_port_wider_than_its_host_and_its_password_is_not_told():
+    found = doors(security=DOMAINS, engine=env({"name": "HTTPS_PROXY", "value": "http://me:secret@proxy.corp:3128"}))
+    (finding,) = found
+    assert finding.reason == "EgressOpened"
+    assert "port 3128" in finding.message
+    assert "proxy.corp" in finding.message
+    assert "secret" not in finding.message
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3:3128", "proxy.net.svc:3128", "http://proxy.net.svc.cluster.local:3128"])
+def test_an_address_or_a_service_is_opened_alone_so_nothing_is_told(host: str):
+    assert doors(security=DOMAINS, engine=env({"name": "https_proxy", "value": host})) == []
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        {"name": "HTTPS_PROXY", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "url"}}},
+        {"name": "HF_ENDPOINT", "value": "https://mirror:port"},
+    ],
+)
+def test_a_way_out_that_cannot_be_read_is_told_since_it_stays_closed(variable: dict[str, Any]):
+    (finding,) = doors(security=DOMAINS, engine=env(variable))
+    assert (finding.reason, finding.severity) == ("EgressNotOpened", Severity.WARNING)
+    assert variable["name"] in finding.message
