@@ -42,6 +42,7 @@ from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
 from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.rules.workload import images_in_flight
+from vlm_operator.resolve.releases import release_findings
 from vlm_operator.resolve.splits import split_findings
 
 # How long a start may take: engine start, graphs and warm-up, and the weights at this speed. Generous on purpose: a
@@ -119,6 +120,7 @@ def make_plan(
         *([inspected] if isinstance(inspected, Finding) else []),
         *notes.model_findings(context, read),
         *notes.driver_findings(image, gpu),
+        *release_findings(context, declared),
         *findings,
         *fit_findings(context, declared, total, pool),
         *notes.group_findings(spec, cluster.has_leader_worker_sets),

@@ -38,3 +38,9 @@ def faults(version: str | None) -> Iterator[Fault]:
 def has_fault(version: str | None, name: str) -> bool:
     """Whether a version has the fault of that name."""
     return any(fault.name == name for fault in faults(version))
+
+
+def mended(name: str) -> str:
+    """The first version without the fault of that name."""
+    version: str = known()["faults"][name]["mended"]
+    return version
