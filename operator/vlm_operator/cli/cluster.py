@@ -27,7 +27,7 @@ class Connection:
 
     def objects(self) -> ClusterObjects:
         """Nodes, devices and the pods that use them. Raises ClusterError."""
-        with _asking():
+        with asking():
             return ClusterObjects(
                 nodes=tuple(self.client.list(kinds.NODE)),
                 slices=tuple(
@@ -39,7 +39,7 @@ class Connection:
 
     def service(self, name: str) -> Document:
         """The VLMService of that name. Raises ClusterError where there is none."""
-        with _asking():
+        with asking():
             if not self.client.serves(kinds.VLM_SERVICE):
                 raise ClusterError("the cluster does not know VLMServices: install the operator's chart first")
             found = self.client.get(kinds.VLM_SERVICE, self.namespace, name)
@@ -51,7 +51,7 @@ class Connection:
 
     def pods(self, name: str) -> list[Document]:
         """The engine's pods of a VLMService, by name. Raises ClusterError."""
-        with _asking():
+        with asking():
             found = self.client.list(
                 kinds.POD, self.namespace, labels=f"{LABEL_SERVICE}={name},{LABEL_COMPONENT}={ENGINE}"
             )
@@ -69,14 +69,15 @@ class Connection:
 
 def connect(options: argparse.Namespace) -> Connection:
     """The cluster that kubectl would speak to. Raises ClusterError where no kubeconfig can be used."""
-    with _asking():
+    with asking():
         configure(options.kubeconfig, options.context)
     namespace = options.namespace or context_namespace(options.kubeconfig, options.context)
     return Connection(Client(), namespace)
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
+def asking() -> Iterator[None]:
+    """What the API server refuses ends the command with its words."""
     try:
         yield
     except ApiError as error:

@@ -1,0 +1,152 @@
+"""The Job that sends the load, made from the pod template of the service that it measures.
+
+It is the user's, not the operator's: made with the user's rights, removed when the command ends, and owned by the
+VLMService, so that it goes with it. A deadline and a time to live stand behind a command that is killed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+from vlm_api.names import CACHE_MOUNT, GROUP, LABEL_MANAGED_BY, MAIN_CONTAINER
+from vlm_operator.measure.load import Load
+from vlm_operator.measure.schedule import Run
+from vlm_operator.measure.target import COUNTERS, Target
+
+Manifest = dict[str, Any]
+
+BENCH: Final = "bench"
+# Not LABEL_SERVICE: what carries that belongs to the operator.
+LABEL_MEASURED: Final = f"{GROUP}/measured"
+MANAGER: Final = "kubectl-vlm"
+
+# How long the pod of a command that was killed stays, with the twin that it owns.
+KEPT_SECONDS: Final = 60
+# A run may take this long for each of its waves of requests; what is slower is a server that answers nobody.
+SECONDS_PER_WAVE: Final = 600
+LONGEST_SECONDS: Final = 24 * 3600
+
+# The engine's variables that concern files and the way to a hub, not how it serves.
+KEPT_VARIABLES: Final = ("HF_", "HUGGING", "TRANSFORMERS_", "SSL_CERT", "REQUESTS_CA", "PYTHONPATH", "LD_LIBRARY_PATH")
+KEPT_NAMES: Final = frozenset(
+    {"HOME", "USER", "XDG_CACHE_HOME", "SGLANG_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+    | {f"{kind}_{end}" for kind in ("HTTP", "HTTPS", "NO", "ALL") for end in ("PROXY",)}
+    | {f"{kind}_proxy" for kind in ("http", "https", "no", "all")}
+)
+# The load needs no GPU. Without this the NVIDIA runtime shows all of a node's GPUs to images that ask for "all".
+NO_GPU: Final = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+CPU_PLATFORM: Final = {"name": "TORCHDYNAMO_DISABLE", "value": "1"}
+RESOURCES: Final[Manifest] = {"requests": {"cpu": "250m", "memory": "1Gi"}}
+
+_FROM_TEMPLATE: Final = (
+    "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases", "imagePullSecrets", "nodeSelector",
+    "priorityClassName", "schedulerName", "securityContext", "serviceAccountName", "tolerations",
+)  # fmt: skip
+# Volumes of the operator that the load does not need, or gets empty ones for.
+_NOT_KEPT: Final = frozenset({"runtime", "plan", "cache", "shared-memory", "tmp"})
+
+
+def program(name: str) -> str:
+    """The text of a program that runs in a pod."""
+    return files("vlm_operator.measure").joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+def bench_job(
+    template: Mapping[str, Any],
+    *,
+    name: str,
+    namespace: str,
+    service: str,
+    owner: Mapping[str, Any],
+    targets: Sequence[Target],
+    runs: Sequence[Run],
+    load: Load,
+    ready_seconds: int,
+    image: str | None = None,
+) -> Manifest:
+    """The Job. ``template`` is the service's own pod template; ``image`` replaces its engine's image.
+
+    ``ready_seconds`` is how long the pod waits for each target to answer.
+    """
+    labels = {
+        "app.kubernetes.io/name": "vlm-bench",
+        "app.kubernetes.io/instance": service,
+        "app.kubernetes.io/component": BENCH,
+        LABEL_MANAGED_BY: MANAGER,
+        LABEL_MEASURED: service,
+    }
+    variables = [f"BENCH_KEY_{index}" for index in range(len(targets))]
+    options = {
+        "targets": [target.to_json(variable) for target, variable in zip(targets, variables, strict=True)],
+        "runs": [run.to_json() for run in runs],
+        "load": load.to_json(),
+        "counters": list(COUNTERS),
+        "ready_seconds": ready_seconds,
+    }
+    spec = template["spec"]
+    main = next(c for c in spec["containers"] if c["name"] == MAIN_CONTAINER)
+    mounts, volumes = _volumes(spec, main)
+    container: Manifest = {
+        "name": BENCH,
+        "image": image or main["image"],
+        "command": ["python3", "-c", program("driver"), json.dumps(options)],
+        "env": _environment(main, targets, variables),
+        "resources": RESOURCES,
+        "volumeMounts": mounts,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": main.get("securityContext") or {},
+    }
+    if policy := main.get("imagePullPolicy"):
+        container["imagePullPolicy"] = policy
+    pod: Manifest = {
+        **{field: spec[field] for field in _FROM_TEMPLATE if field in spec},
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+        "volumes": volumes,
+    }
+    seconds = sum(SECONDS_PER_WAVE * -(-run.requests // run.concurrency) for run in runs) + ready_seconds * len(targets)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [dict(owner)]},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": min(seconds + SECONDS_PER_WAVE, LONGEST_SECONDS),
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _environment(main: Mapping[str, Any], targets: Sequence[Target], variables: Sequence[str]) -> list[Manifest]:
+    kept = [
+        dict(entry)
+        for entry in main.get("env") or []
+        if entry["name"] in KEPT_NAMES or entry["name"].startswith(KEPT_VARIABLES)
+    ]
+    keys = [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": target.key.name, "key": target.key.key}}}
+        for target, variable in zip(targets, variables, strict=True)
+        if target.key is not None
+    ]
+    return [*kept, NO_GPU, CPU_PLATFORM, *keys]
+
+
+def _volumes(spec: Mapping[str, Any], main: Mapping[str, Any]) -> tuple[list[Manifest], list[Manifest]]:
+    """What the engine's container mounts of the model and of the user, read-only, and room to write in."""
+    own = [{"name": "cache", "mountPath": CACHE_MOUNT}, {"name": "tmp", "mountPath": "/tmp"}]
+    places = {mount["mountPath"] for mount in own}
+    theirs = [
+        {**mount, "readOnly": True}
+        for mount in main.get("volumeMounts") or []
+        if mount["name"] not in _NOT_KEPT and mount["mountPath"] not in places
+    ]
+    used = {mount["name"] for mount in theirs}
+    volumes = [dict(v) for v in spec.get("volumes") or [] if v["name"] in used]
+    empty: list[Manifest] = [{"name": mount["name"], "emptyDir": {}} for mount in own]
+    return [*theirs, *own], [*volumes, *empty]

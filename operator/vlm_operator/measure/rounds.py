@@ -1,0 +1,167 @@
+"""What runs say: the program's lines as values, and what several rounds come to together."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, Final
+
+from vlm_operator.measure.driver import MARK
+from vlm_operator.measure.interval import percentile
+
+PERCENTS: Final = (50, 95, 99)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answered request. TTFT: time to first token; TPOT: time per output token after the first."""
+
+    ttft_ms: float
+    tpot_ms: float
+    latency_ms: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """One run of the benchmark against one target."""
+
+    number: int
+    round: int
+    target: int
+    concurrency: int
+    requests: int
+    seconds: float
+    """From the first request to the last answer."""
+    answers: tuple[Answer, ...] = ()
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """What went wrong -> how often."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """By how much the engine's own counters rose."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine said that it uses."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether it belongs to the result; round 0 is the warm-up."""
+        return self.round > 0
+
+    @property
+    def failures(self) -> int:
+        """Requests without an answer."""
+        return sum(self.errors.values())
+
+    @property
+    def requests_per_second(self) -> float:
+        """Answered requests a second."""
+        return len(self.answers) / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Output tokens a second."""
+        return sum(a.tokens for a in self.answers) / self.seconds if self.seconds > 0 else 0.0
+
+
+def read_line(line: str) -> dict[str, Any] | None:
+    """What the program said in a line of its pod's log; None for anybody else's line."""
+    if not line.startswith(MARK):
+        return None
+    try:
+        event: dict[str, Any] = json.loads(line.removeprefix(MARK))
+    except ValueError:
+        return None
+    return event
+
+
+def round_of(event: Mapping[str, Any]) -> Round:
+    """A ``round`` event as a value."""
+    plain = {name: event[name] for name in ("number", "round", "target", "concurrency", "requests", "seconds")}
+    answers = tuple(Answer(ttft, tpot, latency, int(tokens)) for ttft, tpot, latency, tokens in event["answers"])
+    rest = {name: event.get(name) or {} for name in ("errors", "counters", "settings")}
+    return Round(**plain, answers=answers, **rest)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Several rounds of one target at one concurrency. Rates are means over rounds, percentiles are over all requests."""
+
+    target: int
+    concurrency: int
+    rounds: int
+    requests: int
+    failures: int
+    errors: Mapping[str, int]
+    requests_per_second: float
+    slowest_round: float
+    fastest_round: float
+    tokens_per_second: float
+    ttft_ms: Mapping[int, float | None]
+    """Percent -> milliseconds."""
+    tpot_ms: Mapping[int, float | None]
+    latency_ms: float | None
+    """The mean of a whole answer."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For files and the status."""
+        return {
+            "concurrency": self.concurrency,
+            "rounds": self.rounds,
+            "requests": self.requests,
+            "failures": self.failures,
+            "errors": dict(self.errors),
+            "requestsPerSecond": round(self.requests_per_second, 3),
+            "outputTokensPerSecond": round(self.tokens_per_second, 1),
+            **{f"ttftP{p}Milliseconds": _rounded(self.ttft_ms[p]) for p in PERCENTS},
+            **{f"tpotP{p}Milliseconds": _rounded(self.tpot_ms[p]) for p in PERCENTS},
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def summarize(rounds: Iterable[Round]) -> list[Summary]:
+    """One summary for each target and concurrency, in that order. The warm-up is left out."""
+    groups: dict[tuple[int, int], list[Round]] = {}
+    for each in rounds:
+        if each.counted:
+            groups.setdefault((each.target, each.concurrency), []).append(each)
+    return [_summary(target, concurrency, found) for (target, concurrency), found in sorted(groups.items())]
+
+
+def _summary(target: int, concurrency: int, rounds: Sequence[Round]) -> Summary:
+    answers = [answer for each in rounds for answer in each.answers]
+    errors: Counter[str] = Counter()
+    for each in rounds:
+        errors.update(each.errors)
+    rates = [each.requests_per_second for each in rounds]
+    ttft = [answer.ttft_ms for answer in answers]
+    tpot = [answer.tpot_ms for answer in answers if answer.tokens > 1]
+    return Summary(
+        target=target,
+        concurrency=concurrency,
+        rounds=len(rounds),
+        requests=sum(each.requests for each in rounds),
+        failures=sum(each.failures for each in rounds),
+        errors=dict(errors),
+        requests_per_second=fmean(rates),
+        slowest_round=min(rates),
+        fastest_round=max(rates),
+        tokens_per_second=fmean(each.tokens_per_second for each in rounds),
+        ttft_ms={p: percentile(ttft, p) for p in PERCENTS},
+        tpot_ms={p: percentile(tpot, p) for p in PERCENTS},
+        latency_ms=fmean(answer.latency_ms for answer in answers) if answers else None,
+    )
+
+
+def counted_by_engine(rounds: Iterable[Round], target: int) -> dict[str, float]:
+    """By how much a target's counters rose over its counted rounds."""
+    total: Counter[str] = Counter()
+    for each in rounds:
+        if each.counted and each.target == target:
+            for name, value in each.counters.items():
+                total[name] += value  # type: ignore[assignment]
+    return dict(total)

@@ -1,0 +1,96 @@
+"""What is measured: a service of this cluster, its twin, or any OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from vlm_api.names import ENGINE_PORT
+from vlm_api.spec import SecretKeyRef
+from vlm_operator.errors import InvalidInput
+
+# The counters of the engine that tell what the load met. SGLang's own, and those of the runtime's plugin.
+COUNTERS: Final = (
+    "sglang:num_retracted_requests_total",
+    "sglang:cached_tokens_total",
+    "sglang:prompt_tokens_total",
+    "vlmserve_images_received_total",
+    "vlmserve_images_repeated_total",
+    "vlmserve_image_pool_fallbacks_total",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One server under load."""
+
+    name: str
+    """As tables call it."""
+    url: str
+    """Without ``/v1`` and without a slash at the end."""
+    tokenizer: str
+    """Where the model's processor is, as the Job's pod sees it: a folder or the hub's name."""
+    model: str | None = None
+    """The name that requests carry; None: the first that the server lists."""
+    key: SecretKeyRef | None = None
+    """The Secret of the Job's namespace that holds the client's key."""
+    pods: tuple[str, ...] = ()
+    """Addresses of its pods, for their metrics; none: those behind the URL, where there is one pod."""
+    settings: tuple[str, ...] = ()
+    """Fields of ``/server_info`` that may be told."""
+
+    def to_json(self, variable: str | None) -> dict[str, Any]:
+        """As the program in the pod reads it; ``variable`` holds its key there."""
+        return {
+            "name": self.name,
+            "url": self.url,
+            "tokenizer": self.tokenizer,
+            "model": self.model,
+            "pods": [f"http://{_host(address)}:{ENGINE_PORT}" for address in self.pods],
+            "settings": list(self.settings),
+            "key_variable": variable if self.key is not None else None,
+        }
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def service_url(name: str, namespace: str) -> str:
+    """The address of a service's engine inside the cluster."""
+    return f"http://{name}.{namespace}.svc:{ENGINE_PORT}"
+
+
+def checked_url(text: str, option: str = "--against") -> str:
+    """A server's address without ``/v1``. Raises InvalidInput for what is none, or carries a password."""
+    parts = urlsplit(text)
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise InvalidInput(option, f"{text!r}: the port is no number up to 65535") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise InvalidInput(option, f"{text!r} is no address: write http://HOST:PORT, as pods of the cluster reach it")
+    if parts.username or parts.password:
+        raise InvalidInput(option, "an address must not hold a password: put the key into a Secret (--against-key)")
+    if parts.query or parts.fragment:
+        raise InvalidInput(option, f"{text!r}: leave out what follows the path")
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def secret_reference(text: str, option: str = "--against-key") -> SecretKeyRef:
+    """``NAME:KEY`` as a reference. Raises InvalidInput."""
+    name, _, key = text.partition(":")
+    if not name or not key:
+        raise InvalidInput(option, f"{text!r} is no reference: write SECRET:KEY, a Secret of the service's namespace")
+    return SecretKeyRef(name=name, key=key)
+
+
+def tokenizer_of(args: list[str]) -> str:
+    """Where the engine's command line has the processor's files. Raises KeyError where it names no model."""
+    given: Mapping[str, str] = {flag: value for flag, value in zip(args, args[1:], strict=False) if flag.startswith("--")}
+    joined = dict(part.split("=", 1) for part in args if part.startswith("--") and "=" in part)
+    both = {**given, **joined}
+    return both.get("--tokenizer-path") or both["--model-path"]
