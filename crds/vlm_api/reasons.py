@@ -26,6 +26,21 @@ FAILURES: Final[dict[str, str]] = {
         "The engine refused its configuration or could not read the model. See the last lines of the pod's log."
     ),
     "ModelNotFound": "The model's files are not where spec.model.uri says. Check the URI, the claim and the token.",
+    "ModelAccessDenied": (
+        "The hub gives the model to nobody without the right token. Put one that may read it into a Secret, and name it "
+        "in spec.model.tokenSecretRef."
+    ),
+    "HubUnreachable": (
+        "The hub did not answer. See to the cluster's way out, or give the files by a claim, pvc://CLAIM/PATH."
+    ),
+    "SharedMemoryFull": (
+        "/dev/shm is full. Raise spec.sharedMemorySize, or remove it so that it is computed; it counts against the "
+        "container's memory limit."
+    ),
+    "DiskFull": (
+        "A disk that the engine writes to is full. Give the model's files a larger claim in spec.model.cacheClaim, or "
+        "raise the limits of ephemeral storage in spec.template."
+    ),
     "OutOfDeviceMemory": (
         "The GPU's memory ran out. Lower workload.concurrency or the images, or use more GPUs (parallelism.tensor)."
     ),
@@ -40,6 +55,10 @@ FAILURES: Final[dict[str, str]] = {
     ),
     "EngineKilled": "The engine was ended by a signal that nobody here sent.",
     "SchedulerDied": "A scheduler process of the engine died. See the last lines of the pod's log.",
+    "EngineHung": (
+        "The engine lived, but nothing moved in it for too long. Look for what its processes last wrote in the pod's log; "
+        "if requests may take longer, raise workload.maxRequestSeconds."
+    ),
     "StartupTimeout": "The engine did not become ready within its budget. See the phase in status.startup.",
     "EngineExited": "The engine ended without being asked to.",
     "BadPlan": "The runtime could not read its plan. Look at the ConfigMap that the pod mounts.",

@@ -6,30 +6,32 @@ import argparse
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from pydantic import ValidationError
 
 from vlm_api.names import PLAN_KEY, PLAN_MOUNT, RUNTIME_PORT, TERMINATION_LOG
 from vlm_api.plan import ServingPlan
-from vlm_api.report import Failure
-from vlm_runtime import nvml, server
+from vlm_api.report import Failure, FoundHardware
+from vlm_runtime import nvml, server, shared_memory
 from vlm_runtime.cgroup import oom_kills
 from vlm_runtime.client import EngineClient
 from vlm_runtime.command import BadEnvironment, EngineCommand, engine_command
 from vlm_runtime.engine_process import EngineProcess, adopt_orphans
 from vlm_runtime.failure import failure, fatal
 from vlm_runtime.feature_pool import PoolWatch
+from vlm_runtime.hang import Patience, patience
 from vlm_runtime.hardware import shortcomings
 from vlm_runtime.output import Output
 from vlm_runtime.phases import phase_of
 from vlm_runtime.redact import Redactor, secrets_in
 from vlm_runtime.state import RuntimeState
 from vlm_runtime.supervisor import Asked, Child, Event, Lost, Supervisor
-from vlm_runtime.watcher import Watcher
+from vlm_runtime.watcher import Pace, Watcher
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Options:
     engine_command: Sequence[str]
     termination_log: Path
     endpoint_delay_seconds: float
+    hang_seconds: float | None
 
 
 def options(argv: Sequence[str] | None = None) -> Options:
@@ -66,6 +69,11 @@ def options(argv: Sequence[str] | None = None) -> Options:
         type=float,
         default=5.0,
         help="how long to serve on after SIGTERM, until no new requests come",
+    )
+    parser.add_argument(
+        "--hang-seconds",
+        type=float,
+        help="how long the engine may stand still, instead of what follows from the plan: at least 120 s",
     )
     return Options(**vars(parser.parse_args(argv)))
 
@@ -102,9 +110,14 @@ def _run(chosen: Options, events: SimpleQueue[Event], output: Output) -> Failure
     except OSError as error:
         return failure("PortInUse", f"The runtime cannot listen on port {chosen.port}: {error}.")
 
-    mismatch = _check_hardware(plan, state, output)
+    try:
+        mismatch = _check_hardware(plan, state, events, output)
+    except _AskedToEnd as asked:
+        output.say(str(asked))
+        return None
     if mismatch is not None:
         return mismatch
+    _clear_shared_memory(output)
     return _supervise(plan, command, chosen, state, events, output)
 
 
@@ -123,15 +136,51 @@ def _command(plan: ServingPlan, chosen: Options) -> EngineCommand:
     )
 
 
-def _check_hardware(plan: ServingPlan, state: RuntimeState, output: Output) -> Failure | None:
+class _AskedToEnd(Exception):
+    """Someone ended the container before there was an engine."""
+
+
+def _check_hardware(
+    plan: ServingPlan, state: RuntimeState, events: SimpleQueue[Event], output: Output
+) -> Failure | None:
     if plan.runtime.hardware.device != "cuda":
         return None
-    found = nvml.find_hardware(nvml.load())
+    # A driver that is lost may never answer, and a signal would wait for it.
+    answer: list[FoundHardware] = []
+
+    def ask() -> None:
+        try:
+            answer.append(nvml.find_hardware(nvml.load()))
+        except Exception as error:  # whatever a strange driver or pynvml does: a fact, no crash
+            answer.append(FoundHardware(note=f"NVML could not be asked: {error!r}"))
+        events.put(Child())
+
+    threading.Thread(target=ask, name="hardware", daemon=True).start()
+    while not answer:
+        state.turns()
+        try:
+            event = events.get(timeout=1.0)
+        except Empty:
+            event = None
+        if isinstance(event, Asked):
+            raise _AskedToEnd(f"{signal.Signals(event.signal).name} before there was an engine: ending at once")
+        if not answer and state.remaining_seconds <= 0:
+            return failure(
+                "StartupTimeout",
+                f"Not ready after {state.budget_seconds} s, in phase {state.phase.value}: the driver does not answer.",
+            )
+    found = answer[0]
     state.found(found)
     if found.note is not None:
         output.say(found.note)
     problems = shortcomings(plan.runtime.hardware, found)
     return failure("HardwareMismatch", "; ".join(problems) + ".") if problems else None
+
+
+def _clear_shared_memory(output: Output) -> None:
+    files, size = shared_memory.clear()
+    if files:
+        output.say(f"removed {files} files of {size >> 20} MiB that an earlier engine left in /dev/shm")
 
 
 def _supervise(
@@ -164,6 +213,7 @@ def _supervise(
         on_failure=lambda lost: events.put(Lost(lost)),
         pool=pool,
         redact=output.redact,
+        pace=Pace(patience=_patience(plan, chosen)),
     )
     supervisor = Supervisor(
         plan,
@@ -175,6 +225,11 @@ def _supervise(
         oom_kills=oom_kills,
     )
     return supervisor.run(watcher.run)
+
+
+def _patience(plan: ServingPlan, chosen: Options) -> Patience:
+    planned = patience(plan)
+    return planned if chosen.hang_seconds is None else replace(planned, idle=chosen.hang_seconds)
 
 
 def _explain(lost: Failure, path: Path, output: Output) -> None:

@@ -69,7 +69,7 @@ def engine_command(
         env.pop(ENV_DEVICE, None)
 
     key = env.pop(ENV_API_KEY, None) or None
-    written_key = _option(args, "--api-key")
+    written_key = option(args, "--api-key")
     if written_key is None and key is not None:
         args += ["--api-key", key]
     if port is not None:
@@ -78,14 +78,14 @@ def engine_command(
     if plan.runtime.nodes > 1:
         rank, group = _group(plan.runtime.nodes, environ)
         args += group
-    listens_on = int(_option(args, "--port") or ENGINE_PORT)
+    listens_on = int(option(args, "--port") or ENGINE_PORT)
     env[ENV_GUARD] = str(listens_on)
     return EngineCommand(
         argv=(*launcher, *args),
         env=env,
         port=listens_on,
         api_key=written_key or key,
-        tls=_option(args, "--ssl-certfile") is not None,
+        tls=option(args, "--ssl-certfile") is not None,
         rank=rank,
     )
 
@@ -124,7 +124,7 @@ def _missing(name: str) -> str:
     )
 
 
-def _option(args: Sequence[str], flag: str) -> str | None:
+def option(args: Sequence[str], flag: str) -> str | None:
     """The last value of a flag, written ``--flag value`` or ``--flag=value``."""
     value: str | None = None
     for i, arg in enumerate(args):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +21,15 @@ from vlm_runtime.processes import children
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _READ_BYTES: Final = 1 << 16
 _REAP_SECONDS: Final = 0.01
+
+# Becomes the engine. In a container the kernel ends everything with the runtime; elsewhere, and in a pod whose containers
+# share their processes, an engine would stay behind with its GPUs (PR_SET_PDEATHSIG is 1).
+_DIE_WITH_ME: Final = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 class EngineProcess:
@@ -37,12 +48,15 @@ class EngineProcess:
         return self._pid
 
     def start(self) -> None:
-        """Starts it. Raises OSError where the program is not there."""
+        """Starts it, from the thread that lives longest. Raises OSError where the program is not there."""
+        program = self._command.argv[0]
+        if not os.access(program, os.X_OK):
+            raise FileNotFoundError(errno.ENOENT, "there is no such program", program)
         read_end, write_end = os.pipe()
         try:
             self._pid = os.posix_spawn(
-                self._command.argv[0],
-                self._command.argv,
+                sys.executable,
+                [sys.executable, "-IS", "-c", _DIE_WITH_ME, str(os.getpid()), *self._command.argv],
                 self._command.env,
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

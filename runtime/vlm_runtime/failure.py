@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,12 +26,28 @@ _DEVICE_MEMORY: Final = re.compile(
 _HOST_MEMORY: Final = re.compile(
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|^MemoryError|Cannot allocate memory"
 )
+_NO_SPACE: Final = re.compile(r"^\w[\w.]*Error\b.*No space left on device")
+_SHARED_MEMORY: Final = re.compile(
+    r"unable to (?:allocate|resize|mmap|write to) .*</?torch_|insufficient shared memory"
+    r"|creating shared memory segment /dev/shm/nccl|^\w[\w.]*Error\b.*No space left on device.*/dev/shm"
+)
+# Memory that a full /dev/shm promised and does not have: the kernel ends who writes to it.
+_BUS_ERROR: Final = re.compile(r"crashed with exit code -7\b|exitcode=-7\b|\bSIGBUS\b|^Bus error")
+# To whom may not see a repository, the hub says that there is none.
+_DENIED: Final = re.compile(r"GatedRepoError|trying to access a gated repo|\b40[13] Client Error")
+_NO_HUB: Final = re.compile(
+    r"We couldn't connect to '|LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
+    r"|^(?:httpx|httpcore|requests\.exceptions|urllib3\.exceptions)\S*\.(?:Connect\w*|ReadTimeout|MaxRetryError|NameResolutionError)\b"
+)
 _MODEL: Final = re.compile(
-    r"RepositoryNotFoundError|RevisionNotFoundError|GatedRepoError|EntryNotFoundError|HFValidationError"
+    r"RepositoryNotFoundError|RevisionNotFoundError|EntryNotFoundError|HFValidationError"
     r"|Repo id must be in the form|is not a local folder and is not a valid model identifier"
     r"|does not appear to have a file named|couldn't find them in the cached files|Cannot find any model weights"
     r"|No such file or directory: .*(?:config\.json|tokenizer|safetensors)"
 )
+# What the hub's library says of a folder that is not there: it takes the path for a name.
+_MISLEADING: Final = re.compile(r"HFValidationError|Repo id must be in the form|valid model identifier")
+_OF_THE_MODEL: Final = frozenset({"ModelNotFound", "ModelAccessDenied", "HubUnreachable"})
 _ARGUMENT: Final = re.compile(r"^\S.*: error: ")
 _SCHEDULER: Final = re.compile(
     r"Scheduler hit an exception|Subprocess scheduler\S* .*crashed|Rank \d+ scheduler (?:is dead|died)"
@@ -71,20 +87,37 @@ def failure(reason: str, detail: str) -> Failure:
     return Failure(reason=reason, message=f"{_cut(detail, room)} {advice}" if detail else advice)
 
 
-def classify(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: int, device: str) -> Failure:
+def classify(
+    ended: Exit,
+    lines: Sequence[str],
+    *,
+    was_ready: bool,
+    oom_kills: int,
+    device: str,
+    shared_memory_full: bool = False,
+    model: str = "",
+) -> Failure:
     """One reason for an exit that nobody asked for.
 
     ``lines``: the last lines of the engine's log, redacted, oldest first. ``oom_kills``: processes in this container
-    that the kernel killed for memory since the start. ``device``: the plan's, ``cuda`` or ``cpu``.
+    that the kernel killed for memory since the start. ``device``: the plan's, ``cuda`` or ``cpu``. ``model``: a sentence
+    about where the model should be, which comes first where it could not be read.
     """
     lines = [_COLOUR.sub("", line) for line in lines]
     when = "while serving" if was_ready else "during its start"
     errors = [line for line in lines if _ERROR_LINE.search(line)]
     shown = last_lines(errors or lines)
     detail = f"The engine ended {when} with {ended}."
+    reason = _reason(
+        ended, lines, was_ready=was_ready, oom_kills=oom_kills, device=device, shared_memory_full=shared_memory_full
+    )
+    if reason in _OF_THE_MODEL and model:
+        detail = f"{model} {detail}"
+        errors = [line for line in errors if not _MISLEADING.search(line)]
+        shown = last_lines(errors)
     if shown:
         detail += f" Last {'errors' if errors else 'lines'}: {' | '.join(shown).rstrip('.')}."
-    return failure(_reason(ended, lines, was_ready=was_ready, oom_kills=oom_kills, device=device), detail)
+    return failure(reason, detail)
 
 
 def fatal(line: str) -> Failure | None:
@@ -95,11 +128,20 @@ def fatal(line: str) -> Failure | None:
     return None
 
 
-def _reason(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: int, device: str) -> str:
+def _reason(
+    ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: int, device: str, shared_memory_full: bool
+) -> str:
     def said(sign: re.Pattern[str]) -> bool:
         return any(sign.search(line) for line in lines)
 
-    if oom_kills > 0 or said(_HOST_MEMORY):
+    if oom_kills > 0:
+        return "OutOfHostMemory"
+    bus_error = ended.signal == signal.SIGBUS or said(_BUS_ERROR)
+    if said(_SHARED_MEMORY) or (shared_memory_full and (bus_error or said(_NO_SPACE))):
+        return "SharedMemoryFull"
+    if said(_NO_SPACE):
+        return "DiskFull"
+    if said(_HOST_MEMORY):
         return "OutOfHostMemory"
     if said(_DEVICE_MEMORY):
         return "OutOfHostMemory" if device == "cpu" else "OutOfDeviceMemory"
@@ -107,13 +149,21 @@ def _reason(ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: in
         return "PortInUse"
     if ended.code == 2 and said(_ARGUMENT):
         return "BadArgument"
-    if not was_ready and said(_MODEL):
-        return "ModelNotFound"
+    if not was_ready and (missing := _model_reason(said)):
+        return missing
     if not was_ready and (ended.code == 1 or (said(_SCHEDULER) and said(_CONFIGURATION))):
         return "ConfigurationError"
     if said(_SCHEDULER):
         return "SchedulerDied"
     return "EngineExited" if ended.signal is None else "EngineKilled"
+
+
+def _model_reason(said: Callable[[re.Pattern[str]], bool]) -> str | None:
+    if said(_DENIED):
+        return "ModelAccessDenied"
+    if said(_NO_HUB):
+        return "HubUnreachable"
+    return "ModelNotFound" if said(_MODEL) else None
 
 
 def last_lines(lines: Sequence[str]) -> list[str]:

@@ -1,7 +1,12 @@
-"""Looks at the engine's processes in /proc: a dead scheduler whose engine lives on has to be noticed."""
+"""Looks at the engine's processes in /proc: who is there, who died, and who computes.
+
+A /proc that hides them is no error: then nothing is known.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +15,7 @@ PROC: Final = Path("/proc")
 
 # The titles that SGLang gives its workers; without them it can answer nothing.
 _TITLE: Final = b"sglang::"
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -25,13 +31,7 @@ def workers(engine_pid: int, proc: Path = PROC) -> list[Worker]:
     """The engine's schedulers and detokenizers: its descendants with a title of SGLang's, by process number."""
     stats = {pid: stat for pid in _pids(proc) if (stat := _stat(proc, pid)) is not None}
     found: list[Worker] = []
-    family = {engine_pid}
-    growing = True
-    while growing:
-        new = {pid for pid, stat in stats.items() if stat.parent in family} - family
-        growing = bool(new)
-        family |= new
-    for pid in sorted(family - {engine_pid}):
+    for pid in sorted(_family(engine_pid, stats) - {engine_pid}):
         title = _title(proc, pid)
         if title is not None:
             found.append(Worker(pid, stats[pid].start_ticks, title))
@@ -44,6 +44,21 @@ def is_alive(worker: Worker, proc: Path = PROC) -> bool:
     return stat is not None and stat.start_ticks == worker.start_ticks and stat.state not in "ZX"
 
 
+def is_stopped(pid: int, proc: Path = PROC) -> bool:
+    """True while a signal holds the process. A debugger's hold is not meant."""
+    stat = _stat(proc, pid)
+    return stat is not None and stat.state == "T"
+
+
+def cpu_seconds(pids: Collection[int], *, with_descendants: bool, proc: Path = PROC) -> float | None:
+    """What these processes have used of the CPU so far, together; None where /proc does not say it of each."""
+    stats = {each: stat for each in _pids(proc) if (stat := _stat(proc, each)) is not None}
+    if not pids or not stats.keys() >= set(pids):
+        return None
+    members = set().union(*(_family(pid, stats) for pid in pids)) if with_descendants else pids
+    return sum(stats[member].cpu_ticks for member in members) / _TICKS_PER_SECOND
+
+
 def children(pid: int, proc: Path = PROC) -> list[int]:
     """The direct children, those adopted included."""
     return [child for child in _pids(proc) if (stat := _stat(proc, child)) is not None and stat.parent == pid]
@@ -54,19 +69,37 @@ class _Stat:
     state: str
     parent: int
     start_ticks: int
+    cpu_ticks: int
+    """Own, and of children that ended."""
+
+
+def _family(pid: int, stats: Mapping[int, _Stat]) -> set[int]:
+    """A process with all that descend from it."""
+    family = {pid}
+    while new := {child for child, stat in stats.items() if stat.parent in family} - family:
+        family |= new
+    return family
 
 
 def _pids(proc: Path) -> list[int]:
-    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+    try:
+        return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+    except OSError:
+        return []
 
 
 def _stat(proc: Path, pid: int) -> _Stat | None:
-    """State, parent and start time: fields 3, 4 and 22 of proc(5), counted after the name in parentheses."""
+    """Fields 3, 4, 14 to 17 and 22 of proc(5), counted after the name in parentheses."""
     try:
         fields = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
+        return _Stat(
+            state=fields[0],
+            parent=int(fields[1]),
+            start_ticks=int(fields[19]),
+            cpu_ticks=sum(map(int, fields[11:15])),
+        )
+    except (OSError, ValueError, IndexError):
         return None
-    return _Stat(state=fields[0], parent=int(fields[1]), start_ticks=int(fields[19]))
 
 
 def _title(proc: Path, pid: int) -> str | None:

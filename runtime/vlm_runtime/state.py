@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from vlm_api.report import (
     Failure,
@@ -18,6 +19,9 @@ from vlm_api.report import (
 )
 from vlm_runtime.effective import Comparison
 from vlm_runtime.phases import later
+
+# The main loop goes round every second, and waits for nothing but the writing of a line of the log.
+STUCK_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class RuntimeState:
         self.plan_hash = plan_hash
         self.budget_seconds = budget_seconds
         self._clock = clock
-        self._started = clock()
+        self._started = self._turned = clock()
         self._lock = threading.Lock()
         self._phase = Phase.CHECKING_HARDWARE
         self._phases = [PhaseBegan(phase=Phase.CHECKING_HARDWARE, after_seconds=0.0)]
@@ -83,6 +87,10 @@ class RuntimeState:
         """How long the start and the first image took."""
         with self._lock:
             return self._durations
+
+    def turns(self) -> None:
+        """The main loop says that it still goes round."""
+        self._turned = self._clock()
 
     def advance(self, phase: Phase) -> bool:
         """Goes on to a later phase of the start; False where the pod is already there or further."""
@@ -150,7 +158,13 @@ class RuntimeState:
         return Probe(why_not is None, why_not or "Ready")
 
     def liveness_probe(self) -> Probe:
-        """Whether the container is worth keeping. A long prefill is no reason to end it; a lost engine is."""
+        """Whether the container is worth keeping. A long prefill is no reason to end it; a lost engine is.
+
+        A hung engine is found by the runtime, which says so; here only a runtime that hangs itself shows.
+        """
+        stuck = self._clock() - self._turned
+        if stuck > STUCK_SECONDS:
+            return Probe(False, f"the runtime's main loop has stood still for {stuck:.0f} s")
         return Probe(self._failure is None, self._progress())
 
     def report(self) -> Report:

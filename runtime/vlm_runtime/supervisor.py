@@ -14,7 +14,9 @@ from vlm_api.plan import ServingPlan
 from vlm_api.report import Failure, Phase
 from vlm_runtime.engine_process import EngineProcess
 from vlm_runtime.failure import Exit, classify, failure
+from vlm_runtime.model import about_model
 from vlm_runtime.output import Output
+from vlm_runtime.shared_memory import is_full
 from vlm_runtime.state import RuntimeState
 
 # The engine needs no time to end what nobody was promised yet.
@@ -83,6 +85,7 @@ class Supervisor:
         threading.Thread(target=watch, args=(self._engine.pid,), name="watcher", daemon=True).start()
         self._after(self._state.remaining_seconds, self._start_is_too_slow)
         while True:
+            self._state.turns()
             event = self._next_event()
             if isinstance(event, Asked):
                 self._stop(event.signal)
@@ -184,5 +187,7 @@ class Supervisor:
                 was_ready=self._state.was_ready,
                 oom_kills=self._oom_kills() - self._oom_kills_before,
                 device=self._plan.hardware.device,
+                shared_memory_full=is_full(),
+                model=about_model(self._plan),
             )
         )

@@ -13,8 +13,10 @@ from vlm_runtime.client import Answer, EngineClient, EngineUnreachable
 from vlm_runtime.effective import compare
 from vlm_runtime.failure import failure
 from vlm_runtime.feature_pool import PoolWatch, pool_metrics
+from vlm_runtime.hang import Patience, Production, patience, production
 from vlm_runtime.images import ImageWindow, image_counts
-from vlm_runtime.processes import Worker, is_alive, workers
+from vlm_runtime.processes import is_alive, workers
+from vlm_runtime.pulse import Pulse
 from vlm_runtime.state import RuntimeState
 
 # The engine itself ends about seven seconds after a worker died. Dumps of a crash may take it a minute.
@@ -38,6 +40,8 @@ class Pace:
     """None: what the engine's version allows."""
     worker_grace: float = WORKER_GRACE_SECONDS
     count_images: float = COUNT_IMAGES_SECONDS
+    patience: Patience | None = None
+    """How long the engine may stand still; None: what its plan allows."""
 
 
 class Watcher:
@@ -67,9 +71,18 @@ class Watcher:
         self._redact = redact
         self._images = ImageWindow()
         self._images_counted_at: float | None = None
+        self._production: Production | None = None
 
     def run(self, engine_pid: int) -> None:
-        """From the engine's start to its end."""
+        """From the engine's start to its end, or to its failure."""
+        while True:
+            try:
+                return self._follow(engine_pid)
+            except Exception as error:  # a fault of ours must neither end an engine that serves nor leave it unwatched
+                self._say(f"a fault of the runtime, which goes on: {error!r}")
+                time.sleep(max(1.0, self._pace.start_poll))
+
+    def _follow(self, engine_pid: int) -> None:
         self._wait_until_serving()
         if self._is_head:
             seconds = self._first_image()
@@ -86,7 +99,7 @@ class Watcher:
         else:
             self._state.became_ready(None)
             self._say(f"ready after {self._state.elapsed_seconds:.0f} s, as a part of its group")
-        self._keep_watching(workers(engine_pid))
+        self._keep_watching(engine_pid)
 
     def _wait_until_serving(self) -> None:
         while True:
@@ -157,6 +170,7 @@ class Watcher:
             exposition = self._client.metrics()
         except EngineUnreachable:
             return  # whether it serves is asked right after this
+        self._production = production(exposition)
         in_pool = pool_metrics(exposition)
         self._pool.told(in_pool)
         self._state.saw_pool(self._pool.seen())
@@ -167,13 +181,23 @@ class Watcher:
         if self._state.was_ready and not self._state.was_asked:
             self._compare_settings()
 
-    def _keep_watching(self, watched: list[Worker]) -> None:
+    def _keep_watching(self, engine_pid: int) -> None:
+        watched = workers(engine_pid)
+        pulse = Pulse(self._client, self._pace.patience or patience(self._plan), engine_pid, watched, self._say)
         misses = 0
         first_missed: float | None = None
         while True:
             time.sleep(self._pace.serving_poll or self._client.poll_seconds)
             self._count_images()
-            why_not = self._why_not_serving()
+            answer, why_not = self._ask_whether_serving()
+            # A follower's schedulers answer the head alone, which asks them all.
+            if self._is_head and pulse.is_due():
+                new, self._production = self._production, None
+                hung = pulse.take(answer, new)
+                if hung is not None:
+                    self._on_failure(failure("EngineHung", hung))
+                    return
+            why_not = why_not or pulse.why_not_serving()
             misses = misses + 1 if why_not else 0
             if (misses == 0 or misses >= MISSES_UNTIL_UNREADY) and self._state.serving(why_not):
                 self._say(f"not serving: {why_not}" if why_not else "serving again")
@@ -187,12 +211,13 @@ class Watcher:
                 self._on_failure(failure("SchedulerDied", f"{names} died, and the engine did not end within {waited}."))
                 return
 
-    def _why_not_serving(self) -> str | None:
+    def _ask_whether_serving(self) -> tuple[Answer | None, str | None]:
+        """The engine's answer, None where there was none; and why it does not serve, None where it does."""
         try:
             answer = self._client.is_serving()
         except EngineUnreachable as error:
-            return f"the engine does not answer {error}"
-        return None if answer.status == 200 else f"the engine answers {answer.status}: {answer.brief()}"
+            return None, f"the engine does not answer {error}"
+        return answer, None if answer.status == 200 else f"the engine answers {answer.status}: {answer.brief()}"
 
 
 def _is_answer(answer: Answer) -> bool:

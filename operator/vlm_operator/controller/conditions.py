@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from vlm_api.plan import Finding
 from vlm_api.report import Phase
 from vlm_api.spec import Device
 from vlm_api.status import ConditionStatus, VLMService
 from vlm_operator.controller import reasons
-from vlm_operator.controller.observed import Observed
+from vlm_operator.controller.observed import Observed, Verdict
 from vlm_operator.controller.pods import PodView
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -20,15 +18,7 @@ _LOADED = frozenset(
 # What a pod asks of a node, and no node can ever give, whatever its memory.
 _HARDWARE_ERRORS = frozenset({"SharesAreNotDevices", "TensorParallelOverMIG", "TooManyDevices"})
 # Failures that mean that the model itself could not be found or read.
-_MODEL_FAILURES = frozenset({"ModelNotFound"})
-
-
-class Verdict(NamedTuple):
-    """A condition without its type and times."""
-
-    status: ConditionStatus
-    reason: str
-    message: str
+_MODEL_FAILURES = frozenset({"ModelNotFound", "ModelAccessDenied", "HubUnreachable"})
 
 
 def hardware_resolved(seen: Observed) -> Verdict:
@@ -163,20 +153,6 @@ def model_ready(seen: Observed) -> Verdict:
     if seen.inspection is not None and seen.inspection.failure is not None:
         return Verdict(FALSE, seen.inspection.failure.reason, seen.inspection.failure.message)
     return Verdict(UNKNOWN, reasons.MODEL_NOT_LOADED_YET, "no engine has loaded the model yet")
-
-
-def overrides_effective(seen: Observed) -> Verdict:
-    """Whether the running engine uses what was planned."""
-    plan_hash = seen.plan.hash if seen.plan else ""
-    asked = {name: r for name, r in seen.reports.items() if r.ready and r.settings and r.plan_hash == plan_hash}
-    if not asked:
-        return Verdict(UNKNOWN, reasons.NOT_ASKED, "no running engine of this plan has been asked")
-    for name, report in sorted(asked.items()):
-        different = [s for s in report.settings if not s.agrees]
-        if different:
-            told = ", ".join(f"{s.name} is {s.effective} and not {s.planned}" for s in different[:5])
-            return Verdict(FALSE, reasons.DIFFERENT, f"pod {name}: {told}; see status.effective")
-    return Verdict(TRUE, reasons.IN_FORCE, f"{len(asked)} pods use every planned setting")
 
 
 def hardware_drift(seen: Observed) -> Verdict:
