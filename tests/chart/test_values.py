@@ -12,6 +12,7 @@ import yaml
 from chart.rendering import CHART, REPOSITORY, ChartError, helm, only, render_chart
 
 from vlm_operator.families import families
+from vlm_operator.site import site
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -41,6 +42,8 @@ def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
         pytest.param({"profiles": {"ours": "family: ours"}}, "ours", id="text where a family belongs"),
         pytest.param({"profiles": {"ours": {"family": "ours"}}}, "architectures", id="a family without its models"),
         pytest.param({"profiles": {"Our Set": {}}}, "profiles", id="no name of a file"),
+        pytest.param({"services": {"networkPolicy": {"extraEgress": [{}]}}}, "extraEgress", id="a rule that would open everything"),
+        pytest.param({"services": {"networkPolicy": {"egress": []}}}, "egress", id="a misspelt list of rules"),
         pytest.param({"replicaCount": "two"}, "replicaCount", id="a word where a number belongs"),
     ],
 )
@@ -134,6 +137,17 @@ def test_a_changed_family_restarts_the_operator_and_none_leaves_no_trace() -> No
     assert annotations() is None
     assert annotations(ours=family) != annotations(ours={**family, "architectures": ["B"]})
     assert not [m for m in render_chart() if m["kind"] == "ConfigMap"]
+
+
+def test_the_operator_reads_the_egress_rules_as_they_were_written() -> None:
+    rules = [{"to": [{"ipBlock": {"cidr": "10.1.2.0/24"}}], "ports": [{"port": 443}]}]
+    said = environment({"services": {"networkPolicy": {"extraEgress": rules}}})
+    assert site(True, said["VLM_OPERATOR_EXTRA_EGRESS"]).extra_egress == tuple(rules)
+    assert "VLM_OPERATOR_NETWORK_POLICIES" not in said
+
+
+def test_switching_networkpolicies_off_reaches_the_operator() -> None:
+    assert environment({"services": {"networkPolicy": {"enabled": False}}})["VLM_OPERATOR_NETWORK_POLICIES"] == "false"
 
 
 def test_chart_and_project_have_the_same_version() -> None:
