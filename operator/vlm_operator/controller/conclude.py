@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from vlm_api.names import ENGINE_PORT
-from vlm_api.plan import ServingPlan
+from vlm_api.plan import Finding, ServingPlan, Severity
 from vlm_api.reasons import Conditions
-from vlm_api.report import Phase
-from vlm_api.status import Condition, ConditionStatus, Effective, PlanStatus, Startup, VLMService, VLMServiceStatus
+from vlm_api.status import Condition, ConditionStatus, PlanStatus, VLMService, VLMServiceStatus
 from vlm_operator.controller import conditions as judge
 from vlm_operator.controller import reasons
-from vlm_operator.controller.conditions import Verdict
-from vlm_operator.controller.observed import Observed
+from vlm_operator.controller.effectiveness import effective, overrides_effective
+from vlm_operator.controller.observed import Observed, Verdict
+from vlm_operator.controller.startup import startup
 from vlm_operator.render.names import selector_labels
 from vlm_operator.render.workload import LWS_WORKER_INDEX
 
-# How exactly the status tells a start's age. Pods are asked more often, and each change of a status is a write.
-ELAPSED_STEP_SECONDS: Final = 15
-
 
 def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | None, now: str) -> VLMServiceStatus:
-    """The whole status. ``now`` is RFC 3339 in UTC and is used only where a condition's status changes."""
+    """The whole status.
+
+    ``now`` is RFC 3339 in UTC and is used only where a condition's status changes, and for the age of a start.
+    """
+    before = {c.type: c for c in previous.conditions} if previous else {}
     verdicts = {
         Conditions.AVAILABLE: judge.available(service, seen),
         Conditions.PROGRESSING: judge.progressing(service, seen),
@@ -30,12 +30,11 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         Conditions.OVERRIDES_RESOLVED: judge.overrides_resolved(seen),
         Conditions.RESOURCE_FIT: judge.resource_fit(seen),
         Conditions.MODEL_READY: judge.model_ready(seen),
-        Conditions.OVERRIDES_EFFECTIVE: judge.overrides_effective(seen),
+        Conditions.OVERRIDES_EFFECTIVE: overrides_effective(seen, before.get(Conditions.OVERRIDES_EFFECTIVE)),
         Conditions.HARDWARE_DRIFT: judge.hardware_drift(seen),
     }
     verdicts = {Conditions.READY: judge.ready(service, seen, verdicts)} | verdicts
     generation = service.metadata.get("generation")
-    before = {c.type: c for c in previous.conditions} if previous else {}
     labels = selector_labels(service.name)
     if seen.plan is not None and seen.plan.resources.pods > 1:
         labels[LWS_WORKER_INDEX] = "0"
@@ -51,8 +50,8 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         # Without a plan of the present spec, the one before is still what the pods run.
         plan=_plan(seen.plan) or (previous.plan if previous else None),
         model=seen.inspection if seen.inspection and seen.inspection.digest else None,
-        startup=_startup(seen),
-        effective=_effective(seen),
+        startup=startup(seen, now),
+        effective=effective(seen, service.spec.workload.images.reuse.value, previous.effective if previous else None),
     )
 
 
@@ -75,14 +74,35 @@ def told(previous: VLMServiceStatus | None, status: VLMServiceStatus) -> Iterato
     unread = status.model.failure if status.model else None
     if unread is not None and (previous is None or previous.model != status.model):
         yield "Warning", unread.reason, unread.message
+    yield from _told_of_settings(previous, status)
+    found, found_before = _about_images(status), _about_images(previous)
+    if found is not None and (found_before is None or found_before.reason != found.reason):
+        yield "Warning" if found.severity is Severity.WARNING else "Normal", found.reason, found.message
     drift = _find(status, Conditions.HARDWARE_DRIFT)
-    drifted = _find(previous, Conditions.HARDWARE_DRIFT)
-    if (
-        drift is not None
-        and drift.status is ConditionStatus.TRUE
-        and (drifted is None or drifted.status != drift.status)
-    ):
+    if drift is not None and drift.status is ConditionStatus.TRUE and _turned(previous, drift):
         yield "Warning", drift.reason, drift.message
+
+
+def _told_of_settings(previous: VLMServiceStatus | None, status: VLMServiceStatus) -> Iterator[tuple[str, str, str]]:
+    """Once when settings are not in force, and once when they are."""
+    now, ready = _find(status, Conditions.OVERRIDES_EFFECTIVE), _find(status, Conditions.READY)
+    if now is None or not _turned(previous, now):
+        return
+    if now.status is ConditionStatus.TRUE:
+        yield "Normal", now.reason, now.message
+    elif now.status is ConditionStatus.FALSE and (ready is None or ready.reason != now.reason):
+        yield "Warning", now.reason, now.message  # else it was told as the reason why the service is not ready
+
+
+def _turned(previous: VLMServiceStatus | None, now: Condition) -> bool:
+    """Whether a condition has another status than before, or another reason to be False."""
+    was = _find(previous, now.type)
+    return was is None or was.status != now.status or (now.status is ConditionStatus.FALSE and was.reason != now.reason)
+
+
+def _about_images(status: VLMServiceStatus | None) -> Finding | None:
+    images = status.effective.images if status is not None and status.effective is not None else None
+    return images.finding if images is not None else None
 
 
 def _condition(name: str, verdict: Verdict, before: Condition | None, generation: int | None, now: str) -> Condition:
@@ -109,40 +129,6 @@ def _plan(plan: ServingPlan | None) -> PlanStatus | None:
         memory=plan.memory,
         resources=plan.resources,
         findings=plan.findings,
-    )
-
-
-def _startup(seen: Observed) -> Startup | None:
-    """How far the slowest pod is; None when none is on its way."""
-    plan_hash = seen.plan.hash if seen.plan else ""
-    starting = [
-        r
-        for r in seen.reports.values()
-        if not r.ready and r.plan_hash == plan_hash and r.phase not in (Phase.DRAINING, Phase.STOPPED)
-    ]
-    if not starting:
-        return None
-    order = list(Phase)
-    slowest = min(starting, key=lambda r: (order.index(r.phase), -r.elapsed_seconds))
-    return Startup(
-        phase=slowest.phase.value,
-        elapsed_seconds=int(slowest.elapsed_seconds // ELAPSED_STEP_SECONDS * ELAPSED_STEP_SECONDS),
-        budget_seconds=slowest.budget_seconds,
-    )
-
-
-def _effective(seen: Observed) -> Effective | None:
-    """One pod's answer: the first that differs from the plan, else the first."""
-    plan_hash = seen.plan.hash if seen.plan else ""
-    asked = sorted((n, r) for n, r in seen.reports.items() if r.settings and r.plan_hash == plan_hash)
-    if not asked:
-        return None
-    name, report = next(((n, r) for n, r in asked if any(not s.agrees for s in r.settings)), asked[0])
-    different = [s for s in report.settings if not s.agrees]
-    return Effective(
-        pod=name,
-        agrees=not different,
-        settings=[{"name": s.name, "planned": s.planned, "effective": s.effective} for s in different],
     )
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from vlm_api.model import Inspection
 from vlm_api.plan import ServingPlan
 from vlm_api.report import Report
+from vlm_api.status import ConditionStatus
 from vlm_operator.controller.pods import PodView
 from vlm_operator.errors import InvalidInput
+
+
+class Verdict(NamedTuple):
+    """A condition without its type and times."""
+
+    status: ConditionStatus
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True)

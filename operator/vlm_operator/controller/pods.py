@@ -51,6 +51,16 @@ class PodView:
     """The scheduler's own words, where it finds no node."""
     failure: Failure | None
     """Why it is not serving, where it ended or cannot start."""
+    scheduled_at: str | None = None
+    """When it was given its node, in RFC 3339."""
+    started_at: str | None = None
+    """When the engine's container began to run, in RFC 3339; None while it does not."""
+
+    @property
+    def pulling(self) -> bool:
+        """Whether its first container is still waited for: images are pulled, volumes mounted."""
+        here = self.node is not None and not self.running and not self.restarts
+        return here and not self.ready and not self.deleting and self.failure is None
 
     @property
     def mismatch(self) -> bool:
@@ -81,6 +91,8 @@ def view(pod: Mapping[str, Any]) -> PodView:
         if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
         else None,
         failure=None if ready else _failure(name, status, main),
+        scheduled_at=scheduled.get("lastTransitionTime") if scheduled.get("status") == "True" else None,
+        started_at=((main.get("state") or {}).get("running") or {}).get("startedAt"),
     )
 
 

@@ -43,7 +43,8 @@ MODEL_LOADED: Final = "ModelLoaded"
 MODEL_NOT_LOADED_YET: Final = "ModelNotLoadedYet"
 # OverridesEffective
 IN_FORCE: Final = "InForce"
-DIFFERENT: Final = "Different"
+ENGINE_IGNORED_SETTING: Final = "EngineIgnoredSetting"
+FEATURE_POOL_FELL_BACK: Final = "FeaturePoolFellBack"
 NOT_ASKED: Final = "NotAsked"
 # HardwareDrift
 NO_DRIFT: Final = "NoDrift"
@@ -84,8 +85,9 @@ SENTENCES: Final[dict[str, str]] = {
     INSPECTING: "A short Job reads the model's config.json before the plan is made.",
     MODEL_LOADED: "An engine has loaded the model.",
     MODEL_NOT_LOADED_YET: "No engine has loaded the model yet.",
-    IN_FORCE: "The running engine uses every planned setting.",
-    DIFFERENT: "The running engine uses other values than planned; status.effective lists them.",
+    IN_FORCE: "Every running engine uses every planned setting, as far as it tells.",
+    ENGINE_IGNORED_SETTING: "The running engine uses other values than planned; status.effective lists them.",
+    FEATURE_POOL_FELL_BACK: "Image features go through host memory, although they were planned to stay on the GPU.",
     NOT_ASKED: "No running engine has been asked, or it cannot be.",
     NO_DRIFT: "The nodes still look as they did when the plan was made.",
     LABELS_CHANGED: "A node that pods run on no longer has the labels that the plan was made for; the pods stay.",

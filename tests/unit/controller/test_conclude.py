@@ -11,7 +11,7 @@ from unit.render.samples import plan, service
 from vlm_api.model import Inspection
 from vlm_api.plan import Finding, PlanMemory, Severity
 from vlm_api.reasons import FAILURES, Conditions
-from vlm_api.report import EffectiveSetting, Failure, Phase, Report
+from vlm_api.report import EffectiveSetting, Failure, Phase, Report, SeenImages
 from vlm_api.status import VLMServiceStatus
 from vlm_operator.controller import reasons
 from vlm_operator.controller.conclude import conclude, told
@@ -129,7 +129,7 @@ READY: dict[str, tuple[Observed, dict[str, Any], tuple[str, str]]] = {
     "settings that are not in force": (
         replace(SERVED, reports={"vlm-0": report(ready=True, settings=[EffectiveSetting(name="a", agrees=False)])}),
         {},
-        ("False", "Different"),
+        ("False", "EngineIgnoredSetting"),
     ),
     "drift of a label": (
         replace(SERVED, node_labels={"node-0": {"nvidia.com/gpu.product": "other"}}),
@@ -238,39 +238,6 @@ def test_the_same_seen_again_later_is_the_same_status():
     assert conclude(service(), SERVED, first, LATER) == first
 
 
-def test_the_slowest_pods_start_is_shown_until_all_are_ready():
-    reports = {
-        "a": report(phase=Phase.WARMING_UP, elapsed_seconds=200.7),
-        "b": report(phase=Phase.LOADING_WEIGHTS, elapsed_seconds=20.2),
-        "c": report(phase=Phase.READY, ready=True),
-        "old": report(phase=Phase.STARTING, plan_hash="other"),
-    }
-    status = conclude(service(), replace(SERVED, reports=reports), None, NOW)
-    assert status.startup is not None
-    assert (status.startup.phase, status.startup.elapsed_seconds) == ("LoadingWeights", 15)
-    assert conclude(service(), SERVED, None, NOW).startup is None
-
-
-def test_a_start_that_goes_on_is_not_written_each_time_that_it_is_asked():
-    def status(seconds):
-        seen = replace(SERVED, reports={"vlm-0": report(phase=Phase.LOADING_WEIGHTS, elapsed_seconds=seconds)})
-        return conclude(service(), seen, None, NOW)
-
-    assert status(30.1) == status(35.2) == status(40.3)
-    assert status(45.0).startup.elapsed_seconds == 45
-
-
-def test_what_the_engine_uses_otherwise_than_planned_is_listed():
-    settings = [
-        EffectiveSetting(name="same", planned=1, effective=1, agrees=True),
-        EffectiveSetting(name="prefill_decode_interval", planned=22, effective=0, agrees=False),
-    ]
-    status = conclude(service(), replace(SERVED, reports={"vlm-0": report(ready=True, settings=settings)}), None, NOW)
-    assert status.effective is not None
-    assert not status.effective.agrees
-    assert status.effective.settings == [{"name": "prefill_decode_interval", "planned": 22, "effective": 0}]
-
-
 def test_a_group_is_counted_by_its_leaders():
     group = PLAN.model_copy(update={"resources": PLAN.resources.model_copy(update={"pods": 2})})
     status = conclude(service(), Observed(plan=group), None, NOW)
@@ -304,6 +271,37 @@ def test_people_are_told_of_changes_and_of_nothing_twice():
     assert events(SERVED, other) == [("Normal", "PlanChanged")]
     drifted = replace(SERVED, node_labels={"node-0": {}})
     assert events(SERVED, drifted) == [("Warning", "LabelsChanged")]
+
+
+def settings(*, agree: bool) -> dict[str, Report]:
+    found = EffectiveSetting(name="prefill_decode_interval", planned=22, effective=22 if agree else 0, agrees=agree)
+    return {"vlm-0": report(ready=True, asked=True, settings=[found])}
+
+
+def test_settings_that_are_not_in_force_are_told_once_and_once_more_when_they_are():
+    served = replace(SERVED, pods=[pod(ready=True)])
+    ignored, in_force = replace(served, reports=settings(agree=False)), replace(served, reports=settings(agree=True))
+    assert events(served, ignored) == [("Warning", "EngineIgnoredSetting")]
+    assert events(ignored, ignored) == []
+    assert events(ignored, in_force) == [("Normal", "Serving"), ("Normal", "InForce")]
+    # A setting can only come into force in a new pod, which has not been asked at first.
+    assert events(ignored, served) == [("Normal", "Serving")]
+    assert events(served, in_force) == [("Normal", "InForce")]
+    assert events(in_force, in_force) == []
+
+
+def test_settings_that_are_not_in_force_are_told_also_where_the_service_is_not_ready_for_another_reason():
+    starting = Observed(plan=PLAN, replicas=STARTING, pods=[pod()])
+    ignored = replace(starting, reports=settings(agree=False))
+    assert events(starting, ignored) == [("Warning", "EngineIgnoredSetting")]
+
+
+def test_traffic_that_is_not_as_declared_is_told_once():
+    images = SeenImages(received=2000, repeated=900, window_seconds=3600)
+    asked = replace(SERVED, reports=settings(agree=True))
+    repeats = replace(SERVED, reports={"vlm-0": settings(agree=True)["vlm-0"].model_copy(update={"images": images})})
+    assert events(asked, repeats) == [("Normal", "ImagesRepeat")]  # nothing was declared, so nothing is wrong
+    assert events(repeats, repeats) == []
 
 
 def test_every_reason_has_a_sentence():
