@@ -18,7 +18,7 @@ from vlm_operator.cli.main import main
 from vlm_operator.controller.reasons import SENTENCES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md"), *(REPOSITORY / "examples").glob("*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "examples").glob("*.md")])
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -61,7 +61,7 @@ def anchors(page: Path) -> set[str]:
 def manifests() -> Iterator[Any]:
     for page in PAGES:
         for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
-            if "kind: VLMService" in block:
+            if re.search(r"^kind: VLMService$", block, re.MULTILINE):
                 yield pytest.param(block, id=f"{page.name}-{number}")
     for path in sorted((REPOSITORY / "examples").glob("qwen*.yaml")):
         yield pytest.param(path.read_text(), id=path.name)

@@ -41,3 +41,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
+
+
+{{/* (root, wish, kind of the Prometheus operator): "true" where it is wished for, or Auto and the cluster has the kind. */}}
+{{- define "vlm-operator.wanted" -}}
+{{- $root := index . 0 -}}
+{{- $wish := index . 1 -}}
+{{- if eq (toString $wish) "Auto" -}}
+{{- $root.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" (index . 2)) -}}
+{{- else -}}
+{{- $wish -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,29 @@
+"""Every metric that rules and dashboards may ask for, and the one place where it is exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from monitoring.engine_metrics import listed
+from monitoring.everything import of_the_engine, of_the_operator, of_the_runtime
+from monitoring.rendered import recorded
+
+HISTOGRAM = ("_bucket", "_sum", "_count")
+
+
+@cache
+def known() -> frozenset[str]:
+    """Sample names of the operator, the runtime, its plugins, the engine, Prometheus itself and the recording rules."""
+    return frozenset({*_ours(), *_engine(), *recorded(), "up"})
+
+
+def _ours() -> Iterator[str]:
+    for registry in (of_the_runtime(), of_the_engine(), of_the_operator()):
+        for family in registry.collect():
+            yield from (sample.name for sample in family.samples)
+
+
+def _engine() -> Iterator[str]:
+    for name, kind in listed().items():
+        yield from (f"{name}{suffix}" for suffix in HISTOGRAM) if kind == "histogram" else (name,)

@@ -1,0 +1,51 @@
+"""What the chart gives to Prometheus and Grafana."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from chart.rendering import Manifest, only, render_chart
+
+EVERYTHING: dict[str, Any] = {
+    "metrics": {"podMonitor": {"enabled": True}},
+    "monitoring": {
+        "services": {"podMonitor": {"enabled": True}},
+        "rules": {"enabled": True},
+        "dashboards": {"enabled": True},
+    },
+}
+
+
+@cache
+def manifests() -> tuple[Manifest, ...]:
+    """All objects of the chart with everything of monitoring turned on."""
+    return tuple(render_chart(EVERYTHING))
+
+
+def groups() -> list[dict[str, Any]]:
+    """The groups of the PrometheusRule."""
+    found: list[dict[str, Any]] = only(list(manifests()), "PrometheusRule")["spec"]["groups"]
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every rule, with ``record`` or ``alert``."""
+    return [rule for group in groups() for rule in group["rules"]]
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    """Name -> alert."""
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+def recorded() -> set[str]:
+    """Names that recording rules make."""
+    return {rule["record"] for rule in rules() if "record" in rule}
+
+
+def dashboards() -> dict[str, dict[str, Any]]:
+    """File name -> dashboard."""
+    found = [m for m in manifests() if m["kind"] == "ConfigMap" and "grafana_dashboard" in m["metadata"]["labels"]]
+    return {name: json.loads(text) for config_map in found for name, text in config_map["data"].items()}

@@ -1,0 +1,176 @@
+"""What each alert fires at and what not, as series over time in promtool's notation, one sample a minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SERVICE = 'namespace="ml",vlmservice="vlm"'
+POD = f'{SERVICE},pod="vlm-0",endpoint="runtime"'
+ENGINE = f'{SERVICE},pod="vlm-0",endpoint="http"'
+GPU = f'{POD},gpu="0",uuid="GPU-1",product="H100"'
+OPERATOR = 'namespace="vlm-system",pod="operator-0"'
+
+READY = f"vlm_runtime_ready{{{POD}}}"
+STARTED = f"vlm_runtime_startup_duration_seconds{{{POD}}}"
+BUDGET = f"vlm_runtime_startup_budget_seconds{{{POD}}}"
+UPTIME = f"vlm_runtime_uptime_seconds{{{POD}}}"
+DRAINING = f"vlm_runtime_draining{{{POD}}}"
+PROCESS = f"vlm_runtime_process_start_time_seconds{{{POD}}}"
+SETTING = f'vlm_runtime_setting_effective{{{POD},setting="max_running_requests"}}'
+FALLBACKS = f"vlmserve_image_pool_fallbacks_total{{{ENGINE}}}"
+IMAGES = f"vlmserve_images_received_total{{{ENGINE}}}"
+RUNNING = f'sglang:num_running_reqs{{{ENGINE},tp_rank="0"}}'
+QUEUED = f'sglang:num_queue_reqs{{{ENGINE},tp_rank="0"}}'
+USAGE = f'sglang:token_usage{{{ENGINE},tp_rank="0"}}'
+REQUESTS = f"sglang:num_requests_total{{{ENGINE}}}"
+RESPONSES = "sglang:http_responses_total"
+UP = f"up{{{POD}}}"
+LEADER = f"vlm_operator_leader{{{OPERATOR}}}"
+QUEUE = f"vlm_operator_queue_depth{{{OPERATOR}}}"
+SUCCESS = f'vlm_operator_reconciles_total{{{OPERATOR},result="success"}}'
+ERROR = f'vlm_operator_reconciles_total{{{OPERATOR},result="error"}}'
+
+
+def responses(code: int, endpoint: str) -> str:
+    """The engine's answers as the Prometheus operator labels them."""
+    return f'{RESPONSES}{{{ENGINE},exported_endpoint="{endpoint}",status_code="{code}",method="POST"}}'
+
+
+def buckets(name: str, labels: str, **rates: int) -> dict[str, str]:
+    """A histogram that grows by so much a minute up to each bound: ``le_5`` is le="5", ``le_inf`` the end."""
+    bounds = {key.removeprefix("le_").replace("inf", "+Inf").replace("_", "."): rate for key, rate in rates.items()}
+    return {f'{name}_bucket{{{labels},le="{bound}"}}': f"0+{rate}x60" for bound, rate in bounds.items()}
+
+
+def first_token(**rates: int) -> dict[str, str]:
+    return buckets("sglang:time_to_first_token_seconds", ENGINE, **rates)
+
+
+def services(condition: str, status: str, reason: str) -> str:
+    labels = f'{OPERATOR},condition="{condition}",status="{status}",reason="{reason}"'
+    return f"vlm_operator_services{{{labels}}}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series, and how many alerts of that name fire after ``minutes``."""
+
+    alert: str
+    what: str
+    series: dict[str, str]
+    fires: int = 0
+    minutes: int = 40
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels by which the one that fires is found."""
+
+
+def fires(alert: str, what: str, series: dict[str, str], *, minutes: int = 40, **labels: str) -> Case:
+    return Case(alert, what, series, 1, minutes, labels)
+
+
+def quiet(alert: str, what: str, series: dict[str, str], *, minutes: int = 40) -> Case:
+    return Case(alert, what, series, 0, minutes)
+
+
+STEADY = "1x60"
+CASES = [
+    fires("VLMServiceDown", "the only pod answers no more", {READY: "1x20 0x40"}, vlmservice="vlm"),
+    fires("VLMServiceDown", "its pod is new after each attempt", {
+        READY: "1x20 _x40", f"vlm_runtime_ready{{{POD.replace('vlm-0', 'vlm-1')}}}": "_x20 0x40",
+    }, vlmservice="vlm"),
+    quiet("VLMServiceDown", "one of two pods answers", {
+        READY: "1x20 0x40", f"vlm_runtime_ready{{{POD.replace('vlm-0', 'vlm-1')}}}": STEADY,
+    }),
+    quiet("VLMServiceDown", "a first start that takes its time", {READY: "0x60"}),
+    quiet("VLMServiceDown", "scaled to zero", {READY: "1x20 stale"}),
+
+    fires("VLMEngineDown", "a pod that was ready", {
+        READY: "1x20 0x40", STARTED: "90x60", DRAINING: "0x60",
+    }, pod="vlm-0"),
+    quiet("VLMEngineDown", "a pod that starts", {READY: "0x60", DRAINING: "0x60"}),
+    quiet("VLMEngineDown", "a pod that ends as it should", {READY: "1x20 0x40", STARTED: "90x60", DRAINING: "0x20 1x40"}),
+
+    fires("VLMTargetDown", "the runtime does not answer", {UP: "1x10 0x50"}, pod="vlm-0"),
+    quiet("VLMTargetDown", "the engine's port is closed while it starts", {
+        UP: "1x60", f"up{{{ENGINE}}}": "0x60",
+    }),
+
+    fires("VLMStartOverBudget", "still not ready", {UPTIME: "0+60x60", BUDGET: "900x60"}, minutes=14, pod="vlm-0"),
+    fires("VLMStartOverBudget", "ready at the last moment", {
+        UPTIME: "0+60x60", BUDGET: "900x60", STARTED: "_x14 850x46",
+    }, pod="vlm-0"),
+    quiet("VLMStartOverBudget", "half of the budget", {UPTIME: "0+60x60", BUDGET: "900x60"}, minutes=8),
+    quiet("VLMStartOverBudget", "long since ready", {UPTIME: "0+60x60", BUDGET: "900x60", STARTED: "_x3 120x57"}),
+
+    fires("VLMCrashLoop", "four starts in half an hour", {PROCESS: "100x7 200x7 300x7 400x40"}, minutes=28, pod="vlm-0"),
+    quiet("VLMCrashLoop", "one restart", {PROCESS: "100x20 200x40"}),
+
+    fires("VLMSettingsNotInForce", "one setting differs", {SETTING: "0x60"}, setting="max_running_requests"),
+    quiet("VLMSettingsNotInForce", "all as planned", {SETTING: STEADY}),
+
+    fires("VLMImagePoolFallingBack", "one image in ten", {IMAGES: "0+600x60", FALLBACKS: "0+60x60"}, vlmservice="vlm"),
+    quiet("VLMImagePoolFallingBack", "one in a thousand", {IMAGES: "0+6000x60", FALLBACKS: "0+6x60"}),
+    quiet("VLMImagePoolFallingBack", "no images at all", {IMAGES: "7x60", FALLBACKS: "0x60"}),
+
+    fires("VLMQueueGrowing", "more wait than run, and more", {RUNNING: "100x60", QUEUED: "0+10x60"}, vlmservice="vlm"),
+    quiet("VLMQueueGrowing", "a long queue that gets shorter", {RUNNING: "100x60", QUEUED: "900-10x60"}),
+    quiet("VLMQueueGrowing", "a short queue", {RUNNING: "400x60", QUEUED: "0+1x60"}),
+
+    fires("VLMTimeToFirstTokenOverGoal", "one in ten takes 10 s", first_token(le_1=0, le_4=54, le_10=60, le_inf=60),
+          vlmservice="vlm"),
+    quiet("VLMTimeToFirstTokenOverGoal", "all within 4 s", first_token(le_1=30, le_4=60, le_10=60, le_inf=60)),
+    quiet("VLMTimeToFirstTokenOverGoal", "nobody asks", first_token(le_1=0, le_4=0, le_10=0, le_inf=0)),
+
+    fires("VLMRequestErrors", "one in ten fails", {
+        REQUESTS: "0+90x60", responses(500, "/v1/chat/completions"): "0+10x60",
+    }, vlmservice="vlm"),
+    quiet("VLMRequestErrors", "what clients do wrong", {
+        REQUESTS: "0+90x60", responses(400, "/v1/chat/completions"): "0+90x60",
+    }),
+    quiet("VLMRequestErrors", "probes of an engine that starts", {
+        REQUESTS: "0+1x60", responses(503, "/ready"): "0+30x60", responses(503, "/health"): "0+30x60",
+    }),
+
+    fires("VLMKVCacheFull", "full, and requests wait", {USAGE: "0.99x60", QUEUED: "5x60"}, vlmservice="vlm"),
+    quiet("VLMKVCacheFull", "full, and nobody waits", {USAGE: "0.99x60", QUEUED: "0x60"}),
+    quiet("VLMKVCacheFull", "half full", {USAGE: "0.5x60", QUEUED: "5x60"}),
+
+    fires("VLMGPUThrottled", "too hot", {f'vlm_runtime_gpu_throttled{{{GPU},reason="hardware_thermal"}}': STEADY}, gpu="0"),
+    quiet("VLMGPUThrottled", "at its power limit, as a busy GPU is", {
+        f'vlm_runtime_gpu_throttled{{{GPU},reason="power_cap"}}': STEADY,
+    }),
+
+    fires("VLMGPUEccErrors", "one more", {f"vlm_runtime_gpu_ecc_uncorrected_errors_total{{{GPU}}}": "2x30 3x30"}, gpu="0"),
+    quiet("VLMGPUEccErrors", "old ones", {f"vlm_runtime_gpu_ecc_uncorrected_errors_total{{{GPU}}}": "2x60"}),
+
+    fires("VLMOperatorNotReconciling", "services wait and none is done", {LEADER: STEADY, QUEUE: "3x60", SUCCESS: "9x60"},
+          namespace="vlm-system"),
+    fires("VLMOperatorNotReconciling", "nobody leads", {LEADER: "0x60"}, namespace="vlm-system"),
+    fires("VLMOperatorNotReconciling", "the operator has gone", {LEADER: "1x20 stale"}, namespace="vlm-system"),
+    quiet("VLMOperatorNotReconciling", "busy", {LEADER: STEADY, QUEUE: "3x60", SUCCESS: "0+9x60"}),
+    quiet("VLMOperatorNotReconciling", "nothing to do", {LEADER: STEADY, QUEUE: "0x60", SUCCESS: "9x60"}),
+    quiet("VLMOperatorNotReconciling", "one works, one stands by", {
+        LEADER: STEADY, LEADER.replace("operator-0", "operator-1"): "0x60", QUEUE: "0x60",
+    }),
+    quiet("VLMOperatorNotReconciling", "the operator is replaced", {
+        LEADER: "1x20 stale", LEADER.replace("operator-0", "operator-1"): "_x22 1x38",
+    }),
+
+    fires("VLMOperatorErrors", "one in two fails", {SUCCESS: "0+10x60", ERROR: "0+10x60"}, namespace="vlm-system"),
+    quiet("VLMOperatorErrors", "one in a hundred", {SUCCESS: "0+99x60", ERROR: "0+1x60"}),
+    quiet("VLMOperatorErrors", "nothing is reconciled", {SUCCESS: "9x60", ERROR: "9x60"}),
+
+    fires("VLMOperatorSlow", "a minute", buckets(
+        "vlm_operator_event_to_applied_seconds", OPERATOR, le_1=0, le_30=0, le_60=10, le_inf=10), namespace="vlm-system"),
+    quiet("VLMOperatorSlow", "a second", buckets(
+        "vlm_operator_event_to_applied_seconds", OPERATOR, le_1=10, le_30=10, le_60=10, le_inf=10)),
+
+    fires("VLMServicesFailing", "out of memory", {services("Ready", "False", "OutOfDeviceMemory"): STEADY},
+          reason="OutOfDeviceMemory"),
+    quiet("VLMServicesFailing", "one that starts", {services("Ready", "False", "Starting"): STEADY}),
+    quiet("VLMServicesFailing", "all serve", {services("Ready", "True", "Serving"): STEADY}),
+
+    fires("VLMHardwareDrift", "labels changed", {services("HardwareDrift", "True", "LabelsChanged"): STEADY},
+          namespace="vlm-system"),
+    quiet("VLMHardwareDrift", "no drift", {services("HardwareDrift", "False", "NoDrift"): STEADY}),
+]  # fmt: skip
