@@ -118,6 +118,18 @@ def added(run: Container) -> dict[str, float]:
     }
 
 
+def test_a_streamed_answer_is_in_flight_until_its_last_byte(serving: Container) -> None:
+    def none_left() -> bool:
+        return added(serving)["vlmserve_requests_in_flight"] == 0
+
+    serving.wait_for(none_left, "free of earlier requests")
+    answer = ask(serving, max_tokens=256, ignore_eos=True, stream=True)
+    assert added(serving)["vlmserve_requests_in_flight"] == 1
+    answer.read()
+    serving.wait_for(none_left, "done with it")
+
+
+
 def test_images_are_counted_beside_the_engines_own_metrics(serving: Container) -> None:
     before = added(serving)
     fresh = [(320 + 32 * number, 256) for number in range(4)]

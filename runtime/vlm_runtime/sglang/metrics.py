@@ -42,6 +42,10 @@ def enabled() -> bool:
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+# Autoscalers ask for it by this name.
+IN_FLIGHT: Final = Spec(
+    "vlmserve_requests_in_flight", "Gauge", "Requests to the model from their arrival to the end of their answer."
+)
 IMAGES_RECEIVED: Final = Spec("vlmserve_images_received_total", "Counter", "Images in requests.")
 IMAGES_REPEATED: Final = Spec(
     "vlmserve_images_repeated_total",
@@ -80,6 +84,6 @@ VISION_ENCODE: Final = Spec(
 VISION_IMAGES: Final = Spec("vlmserve_vision_encoded_images_total", "Counter", "Images that the vision tower encoded.")
 
 SPECS: Final = (
-    IMAGES_RECEIVED, IMAGES_REPEATED, IMAGE_BYTES, FEATURE_BYTES, REQUEST_IMAGES, PREPROCESSING,
+    IN_FLIGHT, IMAGES_RECEIVED, IMAGES_REPEATED, IMAGE_BYTES, FEATURE_BYTES, REQUEST_IMAGES, PREPROCESSING,
     POOL_SIZE, POOL_USED, POOL_PEAK, POOL_LEASES, POOL_FALLBACKS, VISION_ENCODE, VISION_IMAGES,
 )  # fmt: skip

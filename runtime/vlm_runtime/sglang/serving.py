@@ -16,6 +16,7 @@ from typing import Any, Final
 from vlm_runtime.sglang import ENV_GUARD
 from vlm_runtime.sglang.guard import App, Guard, Message, Receive, Scope, Send
 from vlm_runtime.sglang.images import count_images
+from vlm_runtime.sglang.in_flight import InFlight
 
 # SGLang's workers of --tokenizer-worker-num import their application by this name.
 _APP_VARIABLE: Final = "SGLANG_HTTP_SERVER_APP_PATH"
@@ -49,8 +50,14 @@ def __getattr__(name: str) -> Any:
 
 
 def behind_ours(app: App) -> Guard:
-    """SGLang's application behind the guard; its images are counted from its start on."""
-    return Guard(OnceStarted(app, count_images))
+    """SGLang's application behind the guard; its requests and images are counted from its start on."""
+    counted = InFlight(app)
+
+    def started() -> None:
+        counted.start()
+        count_images()
+
+    return Guard(OnceStarted(counted, started))
 
 
 class OnceStarted:

@@ -1,0 +1,86 @@
+"""Requests in flight: what counts, from when to when, and that counting never costs a request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from vlm_runtime.sglang.in_flight import InFlight
+
+NAME = "vlmserve_requests_in_flight"
+CHAT = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
+
+
+class Engine:
+    """SGLang's application, which says how many requests were in flight while it answered."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.seen: list[float | None] = []
+        self.fails = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.seen.append(self.registry.get_sample_value(NAME))
+        if self.fails:
+            raise ConnectionResetError("the client has gone")
+        await send({"type": "http.response.start", "status": 200})
+        self.seen.append(self.registry.get_sample_value(NAME))
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        self.seen.append(self.registry.get_sample_value(NAME))
+        await send({"type": "http.response.body", "body": b"b"})
+        # SGLang clears up for another two seconds.
+        self.seen.append(self.registry.get_sample_value(NAME))
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "/nowhere")
+    return Engine()
+
+
+def asked(engine: Engine, app: InFlight, scope: dict[str, str]) -> list[float | None]:
+    async def send(message: Any) -> None:
+        pass
+
+    asyncio.run(app(scope, None, send))  # type: ignore[arg-type]
+    return engine.seen
+
+
+def test_a_request_counts_from_its_arrival_until_its_answer_has_ended(engine: Engine) -> None:
+    app = InFlight(engine)
+    app.start(engine.registry)
+    assert asked(engine, app, CHAT) == [1, 1, 1, 0]
+    assert engine.registry.get_sample_value(NAME) == 0
+
+
+def test_a_request_whose_client_leaves_is_not_counted_for_ever(engine: Engine) -> None:
+    app, engine.fails = InFlight(engine), True
+    app.start(engine.registry)
+    with pytest.raises(ConnectionResetError):
+        asked(engine, app, CHAT)
+    assert engine.registry.get_sample_value(NAME) == 0
+
+
+@pytest.mark.parametrize("scope", [{**CHAT, "path": "/metrics", "method": "GET"}, {**CHAT, "path": "/tokenize"}])
+def test_what_the_model_does_not_work_on_does_not_count(engine: Engine, scope: dict[str, str]) -> None:
+    app = InFlight(engine)
+    app.start(engine.registry)
+    assert asked(engine, app, scope) == [0, 0, 0, 0]
+
+
+def test_before_the_start_and_without_metrics_requests_pass(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = InFlight(engine)
+    assert asked(engine, app, CHAT) == [None] * 4
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR")
+    app.start(engine.registry)
+    assert asked(engine, app, CHAT)[4:] == [None] * 4
+
+
+def test_a_name_that_is_taken_costs_the_metric_and_no_request(engine: Engine) -> None:
+    InFlight(engine).start(engine.registry)
+    app = InFlight(engine)
+    app.start(engine.registry)
+    assert asked(engine, app, CHAT) == [0, 0, 0, 0]
