@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 RESYNC_SECONDS: Final = 600.0
 # A kind that the cluster lacks may be installed at any time, without an event.
 MISSING_KIND_SECONDS: Final = 30.0
+# Nothing tells how long an image is being pulled but its age.
+PULLING_SECONDS: Final = 15.0
 # A Job that ends wakes us; one that never starts does not.
 INSPECTING_SECONDS: Final = 10.0
 
@@ -99,8 +101,10 @@ class Reconciler:
         labels = {p.node: found for p in engines if p.node and (found := self.inventory.labels(p.node)) is not None}
         seen = replace(seen, pods=engines, reports=self.reports.of(key, engines), node_labels=labels)
         status = self._report(service, raw, seen)
-        starting = any(p.running and not p.ready and not p.deleting for p in engines)
+        starting = any(p.running and not p.ready and not p.deleting for p in engines) or self.reports.unsettled(key)
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
+        if any(p.pulling for p in engines):
+            again = min(again, PULLING_SECONDS)
         if seen.inspecting is not None:
             again = INSPECTING_SECONDS
         elif seen.inspection is not None and seen.inspection.failure is not None:

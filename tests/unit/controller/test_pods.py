@@ -97,3 +97,21 @@ def test_followers_of_a_group_are_told_apart():
     follower["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "1"
     assert not view(follower).leader
     assert view(pod()).leader
+
+
+def test_a_pod_that_has_a_node_and_no_container_yet_is_pulling():
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    waiting = [{"name": "main", "restartCount": 0, "state": {"waiting": {"reason": "PodInitializing"}}}]
+    seen = view(pod(conditions=[scheduled], containerStatuses=waiting))
+    assert seen.pulling
+    assert (seen.scheduled_at, seen.started_at) == ("2026-01-01T00:00:00Z", None)
+    running = [{"name": "main", "restartCount": 0, "state": {"running": {"startedAt": "2026-01-01T00:01:40Z"}}}]
+    seen = view(pod(conditions=[scheduled], containerStatuses=running))
+    assert not seen.pulling
+    assert seen.started_at == "2026-01-01T00:01:40Z"
+    for never in (
+        pod(conditions=[scheduled], containerStatuses=main(state={"waiting": {"reason": "CrashLoopBackOff"}})),
+        pod(containerStatuses=main(state={"waiting": {"reason": "ImagePullBackOff"}})),
+        {"metadata": {"name": "without-a-node"}, "status": {"conditions": [scheduled | {"status": "False"}]}},
+    ):
+        assert not view(never).pulling
