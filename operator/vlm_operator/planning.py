@@ -27,7 +27,7 @@ from vlm_api.plan import (
 )
 from vlm_api.spec import Device, VLMServiceSpec
 from vlm_api.status import VLMService
-from vlm_operator import memory, render
+from vlm_operator import memory, render, template
 from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
 from vlm_operator.errors import InvalidInput
@@ -41,8 +41,8 @@ from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
 from vlm_operator.resolve.pipeline import resolve
-from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.releases import release_findings
+from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.splits import split_findings
 
 # How long a start may take: engine start, graphs and warm-up, and the weights at this speed. Generous on purpose: a
@@ -92,6 +92,7 @@ def make_plan(
     Raises InvalidInput for a spec that is wrong whatever the cluster looks like.
     """
     spec = service.spec
+    template_findings = template.check(spec.template)
     engine, image, engine_findings = select_engine(spec.engine)
     choices = user_choices(spec, engine)
     read = inspected if isinstance(inspected, ModelFacts) else None
@@ -115,6 +116,7 @@ def make_plan(
     total = budget(context, declared)
     pool = int(declared.value("SGLANG_MM_FEATURE_CACHE_MB") or 0)
     findings = [
+        *template_findings,
         *engine_findings,
         *choice.findings,
         *([inspected] if isinstance(inspected, Finding) else []),
@@ -149,8 +151,8 @@ def make_plan(
 def seal(plan: ServingPlan, service: VLMService) -> StoredPlan:
     """The plan with its hash, and the pod template that it stands for."""
     # In one order, whatever the order in which the user wrote the template's fields.
-    template = json.loads(json.dumps(render.pod_template(plan, service), sort_keys=True))
-    return StoredPlan(plan.model_copy(update={"hash": render.plan_hash(plan, template)}), template)
+    pods = json.loads(json.dumps(render.pod_template(plan, service), sort_keys=True))
+    return StoredPlan(plan.model_copy(update={"hash": render.plan_hash(plan, pods)}), pods)
 
 
 def plan_with_manifests(
