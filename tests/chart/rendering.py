@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,15 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> str:
 
 
 def render_chart(
-    values: Mapping[str, Any] | None = None, *, name: str = "vlm-operator", namespace: str = "vlm-system"
+    values: Mapping[str, Any] | None = None,
+    *,
+    name: str = "vlm-operator",
+    namespace: str = "vlm-system",
+    api_versions: Sequence[str] = (),
 ) -> list[Manifest]:
-    """Every object of the chart with these values over a plain image name."""
-    text = helm("template", name, str(CHART), "--namespace", namespace, values={**IMAGE, **(values or {})})
+    """Every object of the chart with these values over a plain image name; ``api_versions``: kinds that a cluster has."""
+    known = [f"--api-versions={version}" for version in api_versions]
+    text = helm("template", name, str(CHART), "--namespace", namespace, *known, values={**IMAGE, **(values or {})})
     return [document for document in yaml.safe_load_all(text) if document]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from typing import Any, Final
 
-from vlm_api.names import ENGINE_PORT, LABEL_PLAN, PLAN_KEY, POD_TEMPLATE_KEY
+from vlm_api.names import ENGINE_PORT, LABEL_PLAN, LABEL_SERVICE, PLAN_KEY, POD_TEMPLATE_KEY
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
 from vlm_operator.render import names
@@ -15,9 +16,17 @@ from vlm_operator.render.names import Manifest
 from vlm_operator.render.network import USUAL_SITE, Site, network_policy
 from vlm_operator.render.workload import LWS_WORKER_INDEX, target_reference, workload
 
-# What the custom metrics API has to serve for each pod: the requests that its engine holds, which are
-# sglang:num_running_reqs and sglang:num_queue_reqs together.
+# What the custom metrics API has to serve for each pod: the requests that it holds (docs/autoscaling.md).
 IN_FLIGHT_METRIC: Final = "vlmserve_requests_in_flight"
+# Labels that the chart's rules and dashboards go by, from the pods' own.
+TARGET_LABELS: Final = [
+    {
+        "sourceLabels": [f"__meta_kubernetes_pod_label_{re.sub(r'[^a-z]', '_', label)}"],
+        "targetLabel": target,
+        "action": "replace",
+    }
+    for label, target in ((LABEL_SERVICE, "vlmservice"), (LABEL_PLAN, "vlmplan"))
+]
 DEFAULT_TARGET_IN_FLIGHT: Final = 32
 MEDIA_DOMAINS: Final = "allowed_media_domains"
 TARGET_SHARE: Final = 0.8
@@ -147,10 +156,8 @@ def _pod_monitor(service: VLMService) -> Manifest:
         "metadata": {"name": service.name},
         "spec": {
             "selector": {"matchLabels": names.selector_labels(service.name)},
-            "podTargetLabels": [LABEL_PLAN],
             "podMetricsEndpoints": [
-                {"port": names.HTTP, "path": "/metrics"},
-                {"port": names.RUNTIME, "path": "/metrics"},
+                {"port": port, "path": "/metrics", "relabelings": TARGET_LABELS} for port in (names.HTTP, names.RUNTIME)
             ],
         },
     }
