@@ -163,7 +163,9 @@ def _remove(connection: Connection, kind: kinds.Kind, made: Document) -> None:
         connection.client.delete(kind, made)
     except ApiError as error:
         step = f"`kubectl -n {connection.namespace} delete {kind.plural} {name}`"
-        raise ClusterError(f"{kind.kind} {name} could not be removed ({error.message}): remove it with {step}") from error
+        raise ClusterError(
+            f"{kind.kind} {name} could not be removed ({error.message}): remove it with {step}"
+        ) from error
 
 
 def _wait_until_gone(job: LoadJob) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from vlm_operator.cli.bench_arguments import add_bench
 from vlm_operator.cli.errors import ClusterError, InvalidInputs
 
 DESCRIPTION = "Plans, and explains, vision-language models served on Kubernetes."
@@ -47,6 +48,10 @@ def run(options: argparse.Namespace) -> int:
             from vlm_operator.cli.plan import plan
 
             return plan(options)
+        if options.command == "bench":
+            from vlm_operator.cli.bench import bench
+
+            return bench(options)
         from vlm_operator.cli.live import explain, status
 
         return explain(options) if options.command == "explain" else status(options)
@@ -109,6 +114,8 @@ def parser() -> argparse.ArgumentParser:
         description="Conditions, start-up, pods, and the next step.",
     )
     status.add_argument("name", metavar="NAME", help="the VLMService")
+
+    add_bench(commands, cluster)
     return result
 
 

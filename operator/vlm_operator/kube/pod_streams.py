@@ -33,7 +33,9 @@ def follow_log(namespace: str, pod: str, container: str) -> Iterator[str]:
             *lines, rest = (rest + part.decode(errors="replace")).split("\n")
             yield from lines
     except kubernetes_client.ApiException as error:
-        raise ApiError(error.status or 0, str(error.reason), f"the log of pod {pod} cannot be read: {error.reason}") from error
+        raise ApiError(
+            error.status or 0, str(error.reason), f"the log of pod {pod} cannot be read: {error.reason}"
+        ) from error
     except (urllib3.exceptions.HTTPError, OSError):
         return
     if rest:

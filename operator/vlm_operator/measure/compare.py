@@ -85,7 +85,8 @@ class Comparison:
             "confidence": CONFIDENCE,
             "winner": self.winner,
             "ratios": {
-                m.name: None if i is None else {"ratio": i.value, "low": i.low, "high": i.high} for m, i in self.intervals
+                m.name: None if i is None else {"ratio": i.value, "low": i.low, "high": i.high}
+                for m, i in self.intervals
             },
         }
 

@@ -191,7 +191,7 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
         settings=settings(target, key),
         benchmark=benchmark,
     )
-    return len(recorder.answers) >= run["requests"] * MOST_FAILURES
+    return bool(len(recorder.answers) >= run["requests"] * MOST_FAILURES)
 
 
 def _summary(path: str) -> dict[str, Any]:

@@ -51,9 +51,7 @@ def ratio_interval(
     draw = random.Random(seed)
     means = sorted(fmean(draw.choices(logs, k=count)) for _ in range(RESAMPLES))
     tail = expanded_tail(count, confidence)
-    return Interval(
-        math.exp(fmean(logs)), math.exp(_quantile(means, tail)), math.exp(_quantile(means, 1 - tail))
-    )
+    return Interval(math.exp(fmean(logs)), math.exp(_quantile(means, tail)), math.exp(_quantile(means, 1 - tail)))
 
 
 def expanded_tail(count: int, confidence: float) -> float:

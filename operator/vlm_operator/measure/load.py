@@ -69,7 +69,9 @@ def load_of(
     """
     for number in concurrency:
         if not 1 <= number <= 65_536:
-            raise InvalidInput("--concurrency", f"{number} is not between 1 and 65536: give how many requests run at once")
+            raise InvalidInput(
+                "--concurrency", f"{number} is not between 1 and 65536: give how many requests run at once"
+            )
     if requests is not None and not 1 <= requests <= 1_000_000:
         raise InvalidInput("--requests", f"{requests} is not between 1 and 1000000: give the requests of one round")
     workload, notes = service.spec.workload, []

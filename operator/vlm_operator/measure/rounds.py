@@ -78,9 +78,11 @@ def read_line(line: str) -> dict[str, Any] | None:
 
 def round_of(event: Mapping[str, Any]) -> Round:
     """A ``round`` event as a value."""
-    plain = {name: event[name] for name in ("number", "round", "target", "concurrency", "requests", "seconds")}
+    plain: dict[str, Any] = {
+        name: event[name] for name in ("number", "round", "target", "concurrency", "requests", "seconds")
+    }
     answers = tuple(Answer(ttft, tpot, latency, int(tokens)) for ttft, tpot, latency, tokens in event["answers"])
-    rest = {name: event.get(name) or {} for name in ("errors", "counters", "settings")}
+    rest: dict[str, Any] = {name: event.get(name) or {} for name in ("errors", "counters", "settings")}
     return Round(**plain, answers=answers, **rest)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -90,7 +90,7 @@ def secret_reference(text: str, option: str = "--against-key") -> SecretKeyRef:
 
 def tokenizer_of(args: list[str]) -> str:
     """Where the engine's command line has the processor's files. Raises KeyError where it names no model."""
-    given: Mapping[str, str] = {flag: value for flag, value in zip(args, args[1:], strict=False) if flag.startswith("--")}
+    given = {flag: value for flag, value in pairwise(args) if flag.startswith("--")}
     joined = dict(part.split("=", 1) for part in args if part.startswith("--") and "=" in part)
     both = {**given, **joined}
     return both.get("--tokenizer-path") or both["--model-path"]

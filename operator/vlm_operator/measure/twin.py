@@ -88,13 +88,16 @@ def without_change(service: VLMService, plan: PlanStatus, name: str) -> Change:
     if found.source is Source.USER:
         if name not in service.spec.engine.settings:
             raise InvalidInput(
-                "--without", f"{name} is set in engine.args, engine.env or the template: compare with --set {name}=VALUE"
+                "--without",
+                f"{name} is set in engine.args, engine.env or the template: compare with --set {name}=VALUE",
             )
         return Change(name, None, found.value)
     if name not in UNTUNED:
         raise InvalidInput("--without", f"what {name} would be otherwise is not known: compare with --set {name}=VALUE")
     if UNTUNED[name] == found.value:
-        raise InvalidInput("--without", f"{name} is {found.value}, which the engine takes anyway: try --set {name}=VALUE")
+        raise InvalidInput(
+            "--without", f"{name} is {found.value}, which the engine takes anyway: try --set {name}=VALUE"
+        )
     return Change(name, UNTUNED[name], found.value)
 
 

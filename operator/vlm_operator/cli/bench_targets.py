@@ -1,0 +1,100 @@
+"""What is measured, read from the cluster: a service with its stored plan, and what it is compared with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from vlm_api.names import PLAN_KEY, POD_TEMPLATE_KEY
+from vlm_api.status import PlanStatus, VLMService
+from vlm_operator.cli.cluster import Connection, asking
+from vlm_operator.cli.errors import ClusterError
+from vlm_operator.cli.live import read
+from vlm_operator.documents import Document
+from vlm_operator.kube import kinds
+from vlm_operator.measure import pods
+from vlm_operator.measure.target import Target, checked_url, secret_reference, service_url, tokenizer_of
+from vlm_operator.render.names import plan_name
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A service that runs, with all that a Job beside it needs."""
+
+    raw: Document
+    service: VLMService
+    plan: PlanStatus
+    template: Document
+    target: Target
+
+    def planned(self) -> dict[str, Any]:
+        """The settings that the plan passes to the engine."""
+        return {s.name: s.value for s in self.plan.settings if s.applied}
+
+    def restarts(self, connection: Connection) -> int:
+        """How often containers of its pods were started anew until now."""
+        return sum(pods.restarts(pod) for pod in connection.pods(self.service.name))
+
+
+def measured(connection: Connection, name: str, label: str | None = None) -> Measured:
+    """The service of that name. Raises ClusterError where it does not serve."""
+    raw = connection.service(name)
+    service, status = read(raw)
+    ready = {c.type: c for c in status.conditions}.get("Ready") if status is not None else None
+    if status is None or status.plan is None or not status.plan.hash or ready is None or ready.status.value != "True":
+        why = f"{ready.reason}: {ready.message}" if ready is not None else "the operator has not looked at it yet"
+        raise ClusterError(f"{name} does not serve, so there is nothing to measure: {why}")
+    with asking():
+        stored = connection.client.get(kinds.CONFIG_MAP, connection.namespace, plan_name(name, status.plan.hash))
+    if stored is None:
+        raise ClusterError(
+            f"the ConfigMap {plan_name(name, status.plan.hash)} is gone: restart the operator, which makes it"
+        )
+    data = stored["data"]
+    plan = json.loads(data[PLAN_KEY])
+    addresses = tuple(
+        address
+        for pod in connection.pods(name)
+        if (address := (pod.get("status") or {}).get("podIP")) and _is_ready(pod)
+    )
+    target = Target(
+        name=label or name,
+        url=service_url(name, connection.namespace),
+        tokenizer=tokenizer_of(plan["engine"]["args"]),
+        model=service.spec.model.name or name,
+        key=service.spec.security.api_key_secret_ref,
+        pods=addresses,
+        settings=tuple(s.name for s in status.plan.settings if s.applied),
+    )
+    return Measured(raw, service, status.plan, json.loads(data[POD_TEMPLATE_KEY]), target)
+
+
+def _is_ready(pod: Document) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def against(connection: Connection, subject: Measured, options: argparse.Namespace) -> tuple[Target, list[str]]:
+    """The other server, and what a person should know about the pair. Raises InvalidInput and ClusterError."""
+    text: str = options.against
+    if "://" in text:
+        target = Target(
+            name=checked_url(text),
+            url=checked_url(text),
+            tokenizer=subject.target.tokenizer,
+            model=options.against_model,
+            key=secret_reference(options.against_key) if options.against_key else None,
+        )
+        return target, [
+            "a server that does not tell how many tokens it made is taken to have made those that were asked for"
+        ]
+    name = subject.service.name
+    other = measured(connection, text, label=f"{text} again" if text == name else None)
+    notes = []
+    if other.service.spec.model.uri != subject.service.spec.model.uri:
+        notes.append(f"the models differ: {subject.service.spec.model.uri} and {other.service.spec.model.uri}")
+    # One processor makes the load of both: the other's files need not be there.
+    target = other.target
+    return Target(**{**target.__dict__, "tokenizer": subject.target.tokenizer}), notes
