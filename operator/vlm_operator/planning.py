@@ -44,12 +44,7 @@ from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.releases import release_findings
 from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.splits import split_findings
-
-# How long a start may take: engine start, graphs and warm-up, and the weights at this speed. Generous on purpose: a
-# budget that is too short restarts a pod that was about to serve.
-STARTUP_BASE_SECONDS = 900
-DOWNLOAD_MIB_PER_SECOND = 25
-STORAGE_MIB_PER_SECOND = 100
+from vlm_operator.resolve.startup import startup_budget
 
 # Fields of the spec that never change what runs in a pod.
 OUTSIDE_THE_PLAN = {"replicas", "scaling", "suspend", "rollout_strategy", "metrics"}
@@ -271,13 +266,13 @@ def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: 
 
 def _plan_runtime(service: VLMService, image: str, context: Context, gpu: GpuFacts | None) -> PlanRuntime:
     spec = service.spec
-    weights = memory.weights_mib(context.model, 1) or 0
-    speed = DOWNLOAD_MIB_PER_SECOND if spec.model.uri.startswith("hf://") else STORAGE_MIB_PER_SECOND
+    budgeted = startup_budget(spec.model.uri, memory.weights_mib(context.model, 1))
     capability = gpu.compute_capability if gpu else None
     return PlanRuntime(
         image=image,
         served_model_name=spec.model.name or service.name,
-        startup_budget_seconds=STARTUP_BASE_SECONDS + math.ceil(weights / speed / 60) * 60,
+        startup_budget_seconds=budgeted.seconds,
+        startup_reason=budgeted.reason,
         drain_seconds=spec.workload.max_request_seconds,
         hardware=ExpectedHardware(
             device=spec.hardware.device.value,

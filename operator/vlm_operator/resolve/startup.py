@@ -1,0 +1,57 @@
+"""How long a start may take, from how much is read and from where. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+# From the engine's start to the first answer, without reading the weights: imports, kernels compiled at a first start,
+# CUDA graphs, warm-up. Generous on purpose, as are the speeds below: a budget that is too short restarts a pod that was
+# about to serve, one that is too long only ends a hopeless start later.
+BASE_SECONDS: Final = 900
+
+# What a download of an unknown size is given room for: half an hour at the hub's speed, some 22 billion parameters in bf16.
+UNKNOWN_DOWNLOAD_MIB: Final = 45_000
+
+
+class _Storage(NamedTuple):
+    """Where weights lie, by the scheme of ``spec.model.uri``, and an assumed speed in MiB/s. Nothing was measured."""
+
+    name: str
+    mib_per_second: int
+
+
+_STORAGES: Final = {
+    "hf": _Storage("the hub", 25),  # 200 Mbit/s, shared by the pods that start together
+    "pvc": _Storage("the claim", 100),  # a small network file system or disk
+    "oci": _Storage("the node's disk", 150),  # pulled before the runtime starts
+    "file": _Storage("the image or volume", 100),
+}
+
+
+class StartupBudget(NamedTuple):
+    """Seconds, and the sum that they come from in one line."""
+
+    seconds: int
+    reason: str
+
+
+def startup_budget(uri: str, weights_mib: float | None) -> StartupBudget:
+    """How long a start may take: a base, and all weights read once from where ``spec.model.uri`` says that they lie.
+
+    ``weights_mib`` are those of the whole model; None: unknown. A claim for downloads makes later starts quicker, but the
+    first one still downloads.
+    """
+    storage = _STORAGES[uri.partition("://")[0]]
+    base = f"{BASE_SECONDS:,} s for the engine's start, graphs and warm-up"
+    if weights_mib is None and storage is not _STORAGES["hf"]:
+        return StartupBudget(BASE_SECONDS, f"{base}; the weights' size is unknown")
+    size = UNKNOWN_DOWNLOAD_MIB if weights_mib is None else weights_mib
+    seconds = math.ceil(size / storage.mib_per_second / 60) * 60
+    what = (
+        f"{size:,.0f} MiB of weights"
+        if weights_mib is not None
+        else f"weights of an unknown size, taken as {size:,} MiB,"
+    )
+    reason = f"{base}, and {seconds:,} s for {what} from {storage.name} at {storage.mib_per_second} MiB/s"
+    return StartupBudget(BASE_SECONDS + seconds, reason)
