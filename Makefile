@@ -83,6 +83,10 @@ crds: venv ## generate the CRD from crds/vlm_api and copy it into the chart
 	$(BIN)/python crds/generate.py
 	cp crds/vlmservices.vlmserve.dev.yaml $(CHART_CRD)
 
+.PHONY: chart
+chart: venv ## generate the chart's dashboards and README from charts/dashboards.yaml and values.yaml
+	$(BIN)/python charts/generate.py
+
 .PHONY: clean
 clean: ## stop the cluster and remove everything that was built, .venv included
 	@test ! -e .cluster || $(PYTHON) $(CLUSTER) down

@@ -8,14 +8,18 @@ from functools import cache
 from monitoring.engine_metrics import listed
 from monitoring.everything import of_the_engine, of_the_operator, of_the_runtime
 from monitoring.rendered import recorded
+from prometheus_client import PROCESS_COLLECTOR
 
 HISTOGRAM = ("_bucket", "_sum", "_count")
+OF_PROMETHEUS = ("up", "ALERTS")
+# The operator serves them from prometheus_client's own registry, which `everything` does not use.
+OF_EVERY_PROCESS = tuple(s.name for family in PROCESS_COLLECTOR.collect() for s in family.samples)
 
 
 @cache
 def known() -> frozenset[str]:
     """Sample names of the operator, the runtime, its plugins, the engine, Prometheus itself and the recording rules."""
-    return frozenset({*_ours(), *_engine(), *recorded(), "up"})
+    return frozenset({*_ours(), *_engine(), *recorded(), *OF_PROMETHEUS, *OF_EVERY_PROCESS})
 
 
 def _ours() -> Iterator[str]:

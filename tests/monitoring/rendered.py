@@ -8,6 +8,9 @@ from typing import Any
 
 from chart.rendering import Manifest, only, render_chart
 
+from minicluster import build
+from minicluster.paths import tool
+
 EVERYTHING: dict[str, Any] = {
     "metrics": {"podMonitor": {"enabled": True}},
     "monitoring": {
@@ -21,6 +24,8 @@ EVERYTHING: dict[str, Any] = {
 @cache
 def manifests() -> tuple[Manifest, ...]:
     """All objects of the chart with everything of monitoring turned on."""
+    if not tool("helm").is_file():
+        build.build(["helm"])
     return tuple(render_chart(EVERYTHING))
 
 
