@@ -80,9 +80,8 @@ def _print_curve(console: Console, result: Result) -> None:
         for each in (s for s in result.summaries if s.target == index):
             mark = "  knee" if found is not None and found.concurrency == each.concurrency else ""
             graph = bar(console, each.requests_per_second / most, BAR_WIDTH)
-            table.add_row(
-                f"{INDENT}{each.concurrency}", graph, Text(f"{each.requests_per_second:.2f}") + Text(mark, style="bold")
-            )
+            rate = Text(f"{each.requests_per_second:.2f}") + Text(mark, style="bold")
+            table.add_row(f"{INDENT}{each.concurrency}", graph, rate)
         console.print(table)
         if found is not None:
             console.print(f"{INDENT}{found.sentence}")

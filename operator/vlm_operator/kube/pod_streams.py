@@ -25,7 +25,7 @@ def follow_log(namespace: str, pod: str, container: str) -> Iterator[str]:
     api = kubernetes_client.CoreV1Api()
     rest = ""
     try:
-        answer = api.read_namespaced_pod_log(
+        answer: Any = api.read_namespaced_pod_log(
             pod, namespace, container=container, follow=True, _preload_content=False,
             _request_timeout=(CONNECT_SECONDS, SILENT_SECONDS),
         )  # fmt: skip
