@@ -204,7 +204,7 @@ class World:
 
     def versions(self) -> dict[str, str]:
         """The resource version of everything in the namespace that the operator may write."""
-        kinds = "vlms,deployments,services,configmaps,events.events.k8s.io,horizontalpodautoscalers"
+        kinds = "vlms,deployments,services,configmaps,networkpolicies,events.events.k8s.io,horizontalpodautoscalers"
         items = json.loads(self("get", kinds, "-o", "json"))["items"]
         return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items}
 
@@ -215,6 +215,7 @@ PATHS = {
     "service": ("api/v1", "services"),
     "configmap": ("api/v1", "configmaps"),
     "job": ("apis/batch/v1", "jobs"),
+    "networkpolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "hpa": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
     "leaderworkerset": ("apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
 }
@@ -294,6 +295,7 @@ OURS = {
     "jobs",
     "events",
     "horizontalpodautoscalers",
+    "networkpolicies",
     "pods",
     "nodes",
 }

@@ -185,7 +185,7 @@ def test_control_paths_are_closed_to_other_pods_and_open_inside(serving: Contain
     assert status == 403
     assert b"kubectl port-forward" in body
     inside = http.client.HTTPConnection("127.0.0.1", serving.engine_port, timeout=30)
-    inside.request("GET", "/flush_cache", headers={"Authorization": f"Bearer {KEY}"})
+    inside.request("POST", "/flush_cache", headers={"Authorization": f"Bearer {KEY}"})
     assert inside.getresponse().status == 200
 
 

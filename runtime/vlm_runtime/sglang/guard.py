@@ -2,7 +2,9 @@
 
 SGLang answers ``/flush_cache``, ``/update_weights_from_disk`` and dozens more to everyone who reaches its port, and
 ``/server_info`` shows its keys. From other pods only what serves requests is answered here, 403 else; from the pod
-itself (the runtime, ``kubectl port-forward``) all of it. Keys are cut out of ``/server_info`` for everyone.
+itself (the runtime, ``kubectl port-forward``) all of it, but not to GET: a request may name an image by the URL
+``http://127.0.0.1:8000/flush_cache``, and the engine fetches it from itself. All control paths take POST as well. Keys
+are cut out of ``/server_info`` for everyone.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ OPEN_PREFIXES: Final = ("/v1/", "/api/")
 _INFO_PATHS: Final = frozenset({"/server_info", "/get_server_info"})
 _SECRET_FIELDS: Final = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password"})
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
-_REFUSAL: Final = "this path is answered inside the pod only: use kubectl port-forward"
+# How the engine fetches what a request names.
+_FETCHES: Final = frozenset({"GET", "HEAD"})
+_REFUSAL: Final = "this path is answered inside the pod only, and not to GET: use kubectl port-forward and POST"
 _REFUSED: Final = json.dumps({"error": {"message": _REFUSAL, "type": "forbidden", "code": 403}}).encode()
 
 
@@ -117,7 +121,7 @@ def _path(scope: Scope) -> str:
 
 def _is_local(scope: Scope) -> bool:
     client = scope.get("client")
-    return client is not None and client[0] in _LOOPBACK
+    return client is not None and client[0] in _LOOPBACK and scope.get("method") not in _FETCHES
 
 
 async def _refuse(scope: Scope, send: Send) -> None:

@@ -31,14 +31,14 @@ async def engine(scope: Any, receive: Any, send: Any) -> None:
 
 
 def ask(path: str, client: str = "10.0.0.7", **scope: Any) -> tuple[int, bytes, dict[bytes, bytes]]:
-    """Status, body and headers of the answer to a GET from that address."""
+    """Status, body and headers of the answer to a GET from that address, or to another ``method``."""
     sent: list[Any] = []
 
     async def run() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await Guard(engine)({"type": "http", "path": path, "client": (client, 1), **scope}, None, send)  # type: ignore[arg-type]
+        await Guard(engine)({"type": "http", "method": "GET", "path": path, "client": (client, 1), **scope}, None, send)  # type: ignore[arg-type]
 
     asyncio.run(run())
     return sent[0]["status"], b"".join(m.get("body", b"") for m in sent[1:]), dict(sent[0]["headers"])
@@ -75,7 +75,14 @@ def test_everything_else_is_refused_to_other_pods_and_answered_inside(path: str)
     assert status == 403
     assert "kubectl port-forward" in json.loads(body)["error"]["message"]
     for local in ("127.0.0.1", "::1"):
-        assert ask(path, client=local)[0] == 200
+        assert ask(path, client=local, method="POST")[0] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_an_image_s_url_cannot_make_the_engine_control_itself(method: str) -> None:
+    for local in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
+        assert ask("/flush_cache", client=local, method=method)[0] == 403
+        assert ask("/v1/models", client=local, method=method)[0] == 200
 
 
 def test_a_request_without_an_address_is_not_from_inside() -> None:
