@@ -85,7 +85,7 @@ def serving(kubectl: Kubectl, namespace: str) -> str:
             {
                 "type": "Ready",
                 "status": "False",
-                "reason": "Different",
+                "reason": "EngineIgnoredSetting",
                 "message": "prefill_decode_interval is 1: see explain",
                 "lastTransitionTime": "2025-11-29T12:00:00Z",
             }
@@ -133,7 +133,7 @@ def test_explain_shows_planned_beside_effective(vlm: Vlm, serving: str) -> None:
 def test_status_ends_with_the_next_step(vlm: Vlm, serving: str) -> None:
     done = vlm("status", serving)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[0].split() == ["serving", "in", done.stdout.split()[2], "Different"]
+    assert done.stdout.splitlines()[0].split() == ["serving", "in", done.stdout.split()[2], "EngineIgnoredSetting"]
     assert done.stdout.splitlines()[-1].strip() == "prefill_decode_interval is 1: see explain"
 
 

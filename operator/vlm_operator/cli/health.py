@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from vlm_api.names import MAIN_CONTAINER
+from vlm_api.plan import Finding
 from vlm_api.reasons import Conditions
-from vlm_api.report import Phase
-from vlm_api.status import Condition, ConditionStatus, Startup, VLMService, VLMServiceStatus
-from vlm_operator.cli.console import INDENT, bar, columns, heading, pairs
+from vlm_api.status import Condition, ConditionStatus, VLMService, VLMServiceStatus
+from vlm_operator.cli.console import INDENT, columns, heading, pairs
+from vlm_operator.cli.start import print_startup
 from vlm_operator.cli.table import print_findings
 from vlm_operator.documents import Document
 
 # These only tell: neither value is good or bad.
 NEUTRAL: Final = (Conditions.PROGRESSING, Conditions.HARDWARE_DRIFT)
-BAR_WIDTH: Final = 40
 
 
 def print_status(
@@ -35,7 +35,7 @@ def print_status(
         return
     _print_header(console, service, status)
     if status.startup is not None:
-        _print_startup(console, status.startup)
+        print_startup(console, status.startup, pods, now)
     if status.conditions:
         console.print(heading("Conditions"))
         table = columns("TYPE", "STATUS", "REASON", "SINCE", "MESSAGE")
@@ -47,7 +47,9 @@ def print_status(
         console.print(table)
     _print_pods(console, pods, now)
     if status.plan is not None:
-        print_findings(console, [f for f in status.plan.findings if f.severity.value != "Info"])
+        print_findings(
+            console, [*_of_traffic(status), *(f for f in status.plan.findings if f.severity.value != "Info")]
+        )
     _print_next(console, service, status)
 
 
@@ -94,16 +96,9 @@ def _print_header(console: Console, service: VLMService, status: VLMServiceStatu
     console.print(pairs([*rows]))
 
 
-def _print_startup(console: Console, startup: Startup) -> None:
-    console.print(heading("Start of the slowest pod"))
-    phases = [p.value for p in Phase][: list(Phase).index(Phase.READY) + 1]
-    step = f"step {phases.index(startup.phase) + 1} of {len(phases)}" if startup.phase in phases else ""
-    share = startup.elapsed_seconds / startup.budget_seconds if startup.budget_seconds else 0.0
-    progress = bar(console, share, min(BAR_WIDTH, max(console.width - 50, 10)))
-    text = f"  {startup.elapsed_seconds} s of at most {startup.budget_seconds} s"
-    console.print(
-        Text(f"{INDENT}{startup.phase}  ", style="bold") + progress + Text(text) + Text(f"  {step}", style="dim")
-    )
+def _of_traffic(status: VLMServiceStatus) -> list[Finding]:
+    images = status.effective.images if status.effective is not None else None
+    return [images.finding] if images is not None and images.finding is not None else []
 
 
 def _print_pods(console: Console, pods: Sequence[Document], now: datetime) -> None:

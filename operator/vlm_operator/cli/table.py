@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -19,7 +20,6 @@ from vlm_api.plan import (
     Severity,
     Source,
 )
-from vlm_api.report import EffectiveSetting
 from vlm_api.status import PlanStatus, VLMService
 from vlm_operator.cli.console import INDENT, bar, columns, heading, mib, pairs, shown
 
@@ -34,17 +34,27 @@ MAX_NODES_SHOWN: Final = 6
 BAR_WIDTH: Final = 32
 
 
+@dataclass(frozen=True)
+class EngineSays:
+    """What the running engine says, where it is not simply what was planned or expected."""
+
+    instead: Mapping[str, Any]
+    """Values that differ, by setting."""
+    not_told: frozenset[str] = frozenset()
+    """Settings of which it says nothing."""
+
+
 def print_plan(
     console: Console,
     service: VLMService,
     plan: ServingPlan | PlanStatus,
-    effective: Mapping[str, EffectiveSetting] | None = None,
+    engine_says: EngineSays | None = None,
 ) -> None:
-    """Everything about a plan. ``effective`` adds what the running engine says it uses, by setting."""
+    """Everything about a plan. ``engine_says`` adds what the running engine uses."""
     console.print(Text(service.name, style="bold"), Text(f" in {service.namespace}"), sep="", end="")
     console.print(Text(f"  plan {plan.hash}" if plan.hash else "  no plan", style="dim"))
     _print_header(console, service, plan.engine, plan.hardware, plan.resources)
-    _print_settings(console, plan.settings, effective)
+    _print_settings(console, plan.settings, engine_says)
     if plan.memory is not None:
         _print_memory(console, plan.memory, plan.hardware)
     print_findings(console, plan.findings)
@@ -120,26 +130,24 @@ def _some(items: list[str], most: int = MAX_NODES_SHOWN) -> str:
     return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _print_settings(
-    console: Console, settings: list[Setting], effective: Mapping[str, EffectiveSetting] | None
-) -> None:
+def _print_settings(console: Console, settings: list[Setting], engine_says: EngineSays | None) -> None:
     applied = [s for s in settings if s.applied]
     alone = [s for s in settings if not s.applied]
     # The same measurement stands behind many settings: it is named once, below them.
     evidence = list(dict.fromkeys(s.evidence for s in (*applied, *alone) if s.evidence))
     if applied:
         console.print(heading("Settings"))
-        table = columns("SETTING", "VALUE", *(["ENGINE SAYS"] if effective is not None else []), "SOURCE", "WHY")
+        table = columns("SETTING", "VALUE", *(["ENGINE SAYS"] if engine_says is not None else []), "SOURCE", "WHY")
         for setting in applied:
             source = Text(setting.source.value, style=SOURCE_STYLE.get(setting.source, ""))
-            says = [_says(setting, effective)] if effective is not None else []
+            says = [_says(setting, engine_says)] if engine_says is not None else []
             table.add_row(INDENT + setting.name, shown(setting.value), *says, source, _why(setting, evidence))
         console.print(table)
     if alone:
         console.print(heading("Left alone"))
         table = columns("SETTING", "ENGINE TAKES", "WHY")
         for setting in alone:
-            table.add_row(INDENT + setting.name, _says(setting, effective), _why(setting, evidence))
+            table.add_row(INDENT + setting.name, _says(setting, engine_says), _why(setting, evidence))
         console.print(table)
     if evidence:
         console.print()
@@ -147,12 +155,19 @@ def _print_settings(
             console.print(pairs([(f"[{number}]", Text(each, style="dim"))]))
 
 
-def _says(setting: Setting, effective: Mapping[str, EffectiveSetting] | None) -> Text:
-    """What the running engine says, red where it is not what was planned. One that is not named says what was planned."""
-    found = (effective or {}).get(setting.name)
-    if found is None:
-        return Text(shown(setting.value if setting.applied else setting.expected))
-    return Text(shown(found.effective), style="" if found.agrees else "bold red")
+def _says(setting: Setting, engine_says: EngineSays | None) -> Text:
+    """What the running engine uses: red where another value was planned, yellow where it was only expected."""
+    planned = shown(setting.value if setting.applied else setting.expected)
+    if engine_says is None:
+        return Text(planned)
+    if setting.name in engine_says.not_told:
+        return Text("not told", style="dim")
+    if setting.name not in engine_says.instead:
+        return Text(planned)
+    instead = shown(engine_says.instead[setting.name])
+    if setting.applied:
+        return Text(instead, style="bold red")
+    return Text(f"{instead} (expected {planned})", style="yellow")
 
 
 def _why(setting: Setting, evidence: list[str]) -> Text:

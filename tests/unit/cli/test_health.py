@@ -82,7 +82,22 @@ def test_a_start_shows_its_phase_and_how_much_of_its_budget_is_gone() -> None:
     (line,) = [line for line in text.splitlines() if "LoadingWeights" in line]
     assert line.count("█") == 10
     assert line.count("░") == 30
-    assert line.endswith("300 s of at most 1200 s  step 3 of 7")
+    assert line.endswith("300 s of at most 1200 s  step 4 of 8")
+
+
+def test_traffic_that_is_not_as_declared_is_something_to_know() -> None:
+    finding = {
+        "severity": "Warning",
+        "reason": "ImagesRepeat",
+        "message": "set it to Repeated",
+        "path": "spec.workload",
+    }
+    images = {"declared": "SingleUse", "repeatedPercent": 40, "finding": finding}
+    effective = {"pod": "vlm-0", "agrees": True, "images": images}
+    text = printed({"effective": effective, "plan": {"hash": "abc"}})
+    assert "Warning ImagesRepeat  (spec.workload)\n    set it to Repeated" in text
+    del images["finding"]
+    assert "ImagesRepeat" not in printed({"effective": effective, "plan": {"hash": "abc"}})
 
 
 def test_a_pod_is_shown_with_what_holds_its_engine_up() -> None:

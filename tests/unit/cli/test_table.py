@@ -11,9 +11,8 @@ from rich.console import Console
 from unit.cli.builders import A100, WORKLOAD, Result, node, service
 
 from vlm_api.plan import Finding, PlanEngine, PlanHardware, PlanMemory, PlanResources, Setting, Severity, Source
-from vlm_api.report import EffectiveSetting
 from vlm_api.status import PlanStatus, VLMService
-from vlm_operator.cli.table import print_plan
+from vlm_operator.cli.table import EngineSays, print_plan
 
 Plan = Callable[..., Result]
 
@@ -49,11 +48,11 @@ PLAN = PlanStatus(
 )
 
 
-def printed(width: int = 120, effective: dict[str, EffectiveSetting] | None = None, encoding: str = "utf-8") -> str:
+def printed(width: int = 120, says: EngineSays | None = None, encoding: str = "utf-8") -> str:
     """The table without colours, each line without the spaces at its end."""
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=file, width=width, markup=False, highlight=False)
-    print_plan(console, VLMService.model_validate(service()), PLAN, effective)
+    print_plan(console, VLMService.model_validate(service()), PLAN, says)
     file.flush()
     file.seek(0)
     return "\n".join(line.rstrip() for line in file.read().splitlines())
@@ -112,10 +111,21 @@ def test_the_worst_finding_is_the_last_thing_that_is_read() -> None:
 
 
 def test_a_value_that_the_engine_does_not_use_stands_beside_the_planned_one() -> None:
-    found = EffectiveSetting(name="prefill_decode_interval", planned=22, effective=1, agrees=False)
-    assert row(printed(effective={found.name: found}), found.name)[1:3] == ["22", "1"]
-    assert "ENGINE SAYS" in printed(effective={})
+    text = printed(says=EngineSays({"prefill_decode_interval": 1}))
+    assert row(text, "prefill_decode_interval")[1:3] == ["22", "1"]
+    assert row(text, "attention_backend")[1] == "fa3"
+    assert row(printed(says=EngineSays({})), "prefill_decode_interval")[1:3] == ["22", "22"]
     assert "ENGINE SAYS" not in printed()
+
+
+def test_a_value_that_the_engine_does_not_tell_is_not_shown_as_if_it_did() -> None:
+    text = printed(says=EngineSays({}, frozenset({"prefill_decode_interval"})))
+    assert row(text, "prefill_decode_interval")[1:4] == ["22", "not", "told"]
+
+
+def test_what_the_engine_chose_otherwise_than_expected_stands_with_the_expectation() -> None:
+    text = printed(says=EngineSays({"attention_backend": "flashinfer"}))
+    assert row(text, "attention_backend")[1:4] == ["flashinfer", "(expected", "fa3)"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
