@@ -57,7 +57,9 @@ def compare(
             planned = _without_secrets(setting.value, redact)
             told.append(EffectiveSetting(name=setting.name, planned=planned, effective=shown, agrees=agrees))
         elif found is not _UNKNOWN:
-            agrees = setting.expected is None or _agrees(setting.name, setting.expected, found, server_info)
+            # A field that stays unset is decided where it is used: the engine tells nothing by it.
+            silent = setting.expected is None or found is None
+            agrees = silent or _agrees(setting.name, setting.expected, found, server_info)
             left.append(LeftSetting(name=setting.name, expected=setting.expected, effective=shown, agrees=agrees))
     return Comparison(engine_version(server_info), told, not_told, left)
 

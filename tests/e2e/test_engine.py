@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 from apiserver.operating import writes
+from e2e import services
 from e2e.conftest import MODEL_NAME, Served
 from e2e.endpoint import ask, bearer, engine_url, get, runtime_url
 from e2e.world import START_SECONDS, Json, World, eventually
+
+from minicluster.paths import KUBECONFIG
+from minicluster.shell import attempt
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -68,6 +75,8 @@ def test_the_engine_uses_every_planned_setting(served: Served) -> None:
     report = eventually(
         lambda: (found := get(f"{runtime_url(pod)}/report").json())["settings"] and found, "settings in the report"
     )
+    assert report["asked"] is True
+    assert report["notTold"] == [NOT_SAID]
     planned = {s["name"]: s["value"] for s in plan(served)["settings"] if s["applied"] and s["name"] != NOT_SAID}
     assert {each["name"]: each["planned"] for each in report["settings"]} == planned
     assert [each for each in report["settings"] if not each["agrees"]] == []
@@ -75,10 +84,30 @@ def test_the_engine_uses_every_planned_setting(served: Served) -> None:
     assert report["engineVersion"] == plan(served)["engine"]["version"]
     assert (report["phase"], report["ready"]) == ("Ready", True)
     assert report["firstImageSeconds"] > 0
-    served.world.wait_for(served.name, "True", "InForce", kind="OverridesEffective", seconds=30)
+    message = served.world.wait_for(served.name, "True", "InForce", kind="OverridesEffective", seconds=30)
+    assert message == f"1 pod uses every planned setting; not told by the engine: {NOT_SAID}"
     assert served.world.service(served.name)["status"]["effective"] == {
-        "pod": pod["metadata"]["name"], "agrees": True, "settings": [],
+        "pod": pod["metadata"]["name"], "agrees": True, "settings": [], "notTold": [NOT_SAID], "leftAlone": [],
     }  # fmt: skip
+    # What the plan expects of an engine that is left alone is what this one chose.
+    expected = {s["name"]: s["expected"] for s in plan(served)["settings"] if s.get("expected") is not None}
+    chosen = {s["name"]: s for s in report["leftAlone"] if s["effective"] is not None}
+    assert len(expected.keys() & chosen.keys()) >= 3
+    assert [s for s in chosen.values() if not s["agrees"]] == []
+    assert f"The engine in pod {pod['metadata']['name']} uses every planned value that it tells." in explained(served)
+
+
+def explained(served: Served) -> str:
+    return kubectl_vlm(served.world, "explain", served.name)
+
+
+def kubectl_vlm(world: World, command: str, name: str) -> str:
+    """What kubectl-vlm of this checkout prints."""
+    program = Path(sys.executable).parent / "kubectl-vlm"
+    arguments = [program, command, name, "--namespace", world.namespace, f"--kubeconfig={KUBECONFIG}"]
+    done = attempt(arguments, env={"COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def plan(served: Served) -> Json:
@@ -121,3 +150,72 @@ def versions_of(served: Served) -> dict[str, str]:
 def written() -> dict[str, float]:
     """Writing requests by resource, those that changed nothing too. Nodes are written by their kubelets."""
     return {resource: count for resource, count in writes(World("default")).items() if resource != "nodes"}
+
+
+IGNORING = "ignores-a-wish"
+# More than the KV cache of 8,192 tokens can hold: the engine takes half of the tokens, and goes on without an error.
+WISHED, CUT = 5000, 4096
+TOLD_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def ignoring(world: World, free_processors: None) -> World:
+    """A service on its way whose engine will not do what is planned."""
+    world.pause_others(IGNORING)
+    world.apply(IGNORING, services.cpu_with_engine(settings={"max_running_requests": WISHED}))
+    return world
+
+
+def test_a_start_is_shown_with_its_phases_and_its_budget(ignoring: World) -> None:
+    def loading() -> Json | None:
+        startup: Json = ignoring.service(IGNORING).get("status", {}).get("startup") or {}
+        return startup if startup.get("phase") not in (None, "Pulling", "CheckingHardware") else None
+
+    startup = eventually(loading, "a phase of the engine's start", seconds=90)
+    assert startup["pod"] == ignoring.pod(IGNORING)["metadata"]["name"]
+    assert [phase["phase"] for phase in startup["phases"]][:2] == ["Pulling", "CheckingHardware"]
+    assert startup["budgetReason"].startswith("900 s for the engine's start, graphs and warm-up")
+    told = kubectl_vlm(ignoring, "status", IGNORING)
+    assert re.search(r"^  Pulling +\d+ s +images are pulled", told, re.MULTILINE), told
+    assert re.search(r"[█░]+  \d+ s of at most 900 s  step \d of 8$", told, re.MULTILINE), told
+
+
+def test_a_planned_setting_that_the_engine_ignores_shows_both_values_soon_after_ready(
+    ignoring: World, record_property: Record
+) -> None:
+    ready = eventually(lambda: became(ignoring.pod(IGNORING), "Ready"), "a ready pod", seconds=START_SECONDS)
+    message = ignoring.wait_for(
+        IGNORING, "False", "EngineIgnoredSetting", kind="OverridesEffective", seconds=TOLD_SECONDS
+    )
+    told = became(ignoring.service(IGNORING), "OverridesEffective", "False")
+    assert told is not None
+    seconds = (told - ready).total_seconds()
+    record_property("from a ready pod to the setting that its engine ignores", f"{seconds:.0f} s")
+    assert seconds <= TOLD_SECONDS
+    both = f"max_running_requests is {CUT} and not {WISHED}"
+    assert both in message
+    effective = ignoring.service(IGNORING)["status"]["effective"]
+    assert effective["agrees"] is False
+    assert effective["settings"] == [{"name": "max_running_requests", "planned": WISHED, "effective": CUT}]
+    ignoring.wait_for(IGNORING, "False", "EngineIgnoredSetting")
+    note = eventually(lambda: warning(ignoring, "EngineIgnoredSetting"), "a Warning event")
+    assert both in note
+    lines = kubectl_vlm(ignoring, "explain", IGNORING).splitlines()
+    assert f"  max_running_requests: planned {WISHED}, in force {CUT}" in lines
+    metrics = get(f"{runtime_url(ignoring.pod(IGNORING))}/metrics").text
+    assert "vlm_runtime_setting_mismatches 1.0" in metrics
+    assert 'vlm_runtime_setting_effective{setting="max_running_requests"} 0.0' in metrics
+
+
+def became(thing: Json, condition: str, status: str = "True") -> datetime | None:
+    """When a condition got that status; None where it has not."""
+    for each in thing.get("status", {}).get("conditions", []):
+        if (each["type"], each["status"]) == (condition, status):
+            return datetime.fromisoformat(each["lastTransitionTime"].replace("Z", "+00:00"))
+    return None
+
+
+def warning(world: World, reason: str) -> str | None:
+    """What the newest Warning event of that reason says of the service."""
+    found = world.items("events", f"--field-selector=type=Warning,reason={reason},involvedObject.name={IGNORING}")
+    return str(found[-1]["message"]) if found else None

@@ -16,6 +16,7 @@ from vlm_operator.cli.console import INDENT, bar, columns, heading
 from vlm_operator.documents import Document
 
 BAR_WIDTH: Final = 40
+LEAST_BAR_WIDTH: Final = 10
 PHASES: Final = (PULLING, *(phase.value for phase in list(Phase)[: list(Phase).index(Phase.READY) + 1]))
 
 # What each phase is, in the words of somebody who waits for it.
@@ -37,9 +38,13 @@ def print_startup(console: Console, startup: Startup, pods: Sequence[Document], 
     console.print(heading(f"Start of the slowest pod{f', {startup.pod}' if startup.pod else ''}"))
     _print_phases(console, startup, elapsed)
     share = elapsed / startup.budget_seconds if startup.budget_seconds else 0.0
-    line = Text(f"{INDENT}{startup.phase}  ", style="bold") + bar(console, share, _width(console))
+    before, after = f"{INDENT}{startup.phase}  ", f"  {elapsed} s of at most {startup.budget_seconds} s"
     step = f"  step {PHASES.index(startup.phase) + 1} of {len(PHASES)}" if startup.phase in PHASES else ""
-    console.print(line + Text(f"  {elapsed} s of at most {startup.budget_seconds} s") + Text(step, style="dim"))
+    room = console.width - len(before + after + step)
+    if room < LEAST_BAR_WIDTH:
+        room, step = room + len(step), ""
+    graph = bar(console, share, min(BAR_WIDTH, max(room, LEAST_BAR_WIDTH)))
+    console.print(Text(before, style="bold") + graph + Text(after) + Text(step, style="dim"))
     if startup.budget_reason:
         for wrapped in Text(startup.budget_reason, style="dim").wrap(console, max(console.width - 2, 20)):
             console.print(Text(INDENT) + wrapped)
@@ -76,7 +81,3 @@ def _began(phase: str, status: Document) -> str | None:
         (c for c in status.get("containerStatuses") or [] if c.get("name") == MAIN_CONTAINER), {}
     )
     return ((main.get("state") or {}).get("running") or {}).get("startedAt")
-
-
-def _width(console: Console) -> int:
-    return min(BAR_WIDTH, max(console.width - 54, 10))

@@ -72,7 +72,10 @@ def test_an_image_that_is_pulled_is_a_phase_of_its_own() -> None:
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_narrow_terminal_is_enough(width: int) -> None:
-    assert max(len(line) for line in printed(LOADING, pod(), width=width).splitlines()) <= width
+    lines = printed(LOADING, pod(), width=width).splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert sum("200 s of at most 400 s" in line and "█" in line for line in lines) == 1
+    assert not any(line.startswith("of 8") for line in lines)
 
 
 def test_a_phase_of_a_newer_operator_is_shown_as_it_is() -> None:

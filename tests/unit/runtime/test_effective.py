@@ -117,6 +117,18 @@ def test_what_was_left_to_the_engine_is_shown_beside_what_was_expected_of_it() -
     ]
 
 
+def test_a_field_that_the_engine_leaves_unset_says_nothing_against_what_was_expected() -> None:
+    found = compare(
+        [left("cuda_graph_bs", [1]), left("mm_preprocess_cache_size_mb", 0)],
+        INFO | {"mm_preprocess_cache_size_mb": None},
+    )
+    assert found.left_alone == [
+        LeftSetting(name="mm_preprocess_cache_size_mb", expected=0, effective=None, agrees=True)
+    ]
+    # Where a value was planned, an unset field is no agreement.
+    assert one("mm_preprocess_cache_size_mb", 0, {"mm_preprocess_cache_size_mb": None}) == (None, False)
+
+
 def test_one_scheduler_of_several_that_differs_is_the_one_that_is_shown() -> None:
     states = [{"env_vars": {"SGLANG_VLM_CACHE_SIZE_MB": size}} for size in ("0", "0", "100")]
     assert one("SGLANG_VLM_CACHE_SIZE_MB", 0, {"internal_states": states}) == ("100", False)
