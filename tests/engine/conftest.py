@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,21 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return dest
 
 
-def start_below_runtime(library: Path, folder: Path, *, env: Mapping[str, str] | None = None, **plan: Any) -> Container:
-    """Starts the engine as its container does."""
+def start_below_runtime(
+    library: Path,
+    folder: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+    within: Sequence[str] = (),
+    **plan: Any,
+) -> Container:
+    """Starts the engine as its container does. ``within``: a command that runs the runtime in surroundings of its own."""
     return Container(
         folder,
         make_plan(**plan),
-        program=[PYTHON, str(library / "start.py")],
+        program=[*within, PYTHON, str(library / "start.py")],
+        options=options,
         env={"PYTHONPATH": str(ENGINE), "VLMSERVE_API_KEY": KEY, "HF_HUB_OFFLINE": "1", **(env or {})},
     )
 

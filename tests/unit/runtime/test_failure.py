@@ -35,14 +35,50 @@ ENDS = {
         ["OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/nowhere'."],
     ),
     "no way to the Hub": (
-        "ModelNotFound", Exit(code=1), False,
+        "HubUnreachable", Exit(code=1), False,
         [
             "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the "
             "cached files."
         ],
     ),
     "a gated model without a token": (
-        "ModelNotFound", Exit(code=1), False, ["huggingface_hub.errors.GatedRepoError: 401 Client Error."],
+        "ModelAccessDenied", Exit(code=1), False, ["huggingface_hub.errors.GatedRepoError: 401 Client Error."],
+    ),
+    "a private model without a token, of which the hub says that there is none": (
+        "ModelAccessDenied", Exit(code=1), False,
+        ["huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error. (Request ID: x)"],
+    ),
+    "a model that the hub does not have": (
+        "ModelNotFound", Exit(code=1), False,
+        ["huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error. (Request ID: x)"],
+    ),
+    "a disk that the model does not fit on": (
+        "DiskFull", Exit(code=1), False,
+        ["OSError: [Errno 28] No space left on device: '/var/cache/vlmserve/huggingface/hub/tmp'"],
+    ),
+    "PyTorch's segment in a full /dev/shm": (
+        "SharedMemoryFull", Exit(signal=9), True,
+        [*HIT, "RuntimeError: unable to write to file </torch_123_45_6>: No space left on device (28)", *SIGQUIT],
+    ),
+    "NCCL's segment in a full /dev/shm": (
+        "SharedMemoryFull", Exit(signal=9), False,
+        [
+            "pod:88:88 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-8Qfbtg to 33030532 bytes",
+            "pod:88:88 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-8Qfbtg (size 33030528)",
+            *SIGQUIT,
+        ],
+    ),
+    "a segment that PyTorch cannot map, which is no lack of the pod's memory": (
+        "SharedMemoryFull", Exit(signal=9), True,
+        ["RuntimeError: unable to mmap 1024 bytes from file </torch_1_2_3>: Cannot allocate memory (12)"],
+    ),
+    "a full /dev/shm that the engine goes round, as it says": (
+        "SchedulerDied", Exit(signal=9), True,
+        [
+            "Failed to allocate shared memory for multimodal feature transport ([Errno 28] No space left on device); "
+            "falling back to inline transport. Consider increasing /dev/shm size.",
+            *KILLED_WORKER,
+        ],
     ),
     "a setting that contradicts another": (
         "ConfigurationError", Exit(code=1), False, ["ValueError: cuda_ipc requires a single node"],
@@ -84,6 +120,49 @@ def test_an_end_has_one_reason(reason: str, ended: Exit, was_ready: bool, lines:
 def test_a_worker_that_the_kernel_killed_for_memory_is_not_taken_for_a_crash() -> None:
     found = classify(Exit(signal=9), KILLED_WORKER, was_ready=True, oom_kills=1, device="cuda")
     assert found.reason == "OutOfHostMemory"
+
+
+BUS_ERROR = ["Subprocess scheduler_0 (pid=25706) crashed with exit code -7. Triggering SIGQUIT for cleanup..."]
+
+
+@pytest.mark.parametrize(("ended", "lines"), [(Exit(signal=9), BUS_ERROR), (Exit(signal=7), FIRED_UP)])
+@pytest.mark.parametrize(("full", "is_it"), [(True, True), (False, False)])
+def test_a_bus_error_is_a_full_shared_memory_where_that_is_full(
+    ended: Exit, lines: list[str], full: bool, is_it: bool
+) -> None:
+    found = classify(ended, lines, was_ready=True, oom_kills=0, device="cuda", shared_memory_full=full)
+    assert (found.reason == "SharedMemoryFull") is is_it
+
+
+def test_of_a_model_that_is_missing_its_path_is_said_first_and_not_what_the_hub_makes_of_it() -> None:
+    lines = [
+        "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name': '/models/nowhere'.",
+        "OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/nowhere'.",
+    ]
+    found = classify(
+        Exit(code=1),
+        lines,
+        was_ready=False,
+        oom_kills=0,
+        device="cuda",
+        model="/models/nowhere does not exist in the pod.",
+    )
+    assert found.message == (
+        "/models/nowhere does not exist in the pod. The engine ended during its start with exit code 1. "
+        + FAILURES["ModelNotFound"]
+    )
+
+
+def test_of_an_end_that_has_nothing_to_do_with_the_model_it_is_not_said() -> None:
+    found = classify(
+        Exit(code=2),
+        ["x: error: no such flag"],
+        was_ready=False,
+        oom_kills=0,
+        device="cuda",
+        model="/models/x is there.",
+    )
+    assert "/models/x" not in found.message
 
 
 def test_memory_that_ran_out_on_the_cpu_is_the_hosts() -> None:

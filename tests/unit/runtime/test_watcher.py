@@ -1,7 +1,9 @@
-"""An engine that runs on without one of its workers, and one that is busy."""
+"""An engine that runs on without one of its workers, one that is busy, and one that hangs."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -12,19 +14,27 @@ from unit.runtime.harness import make_plan
 
 from vlm_api.report import Failure
 from vlm_runtime.client import Answer, EngineUnreachable
+from vlm_runtime.hang import Patience
 from vlm_runtime.processes import is_alive, workers
 from vlm_runtime.state import RuntimeState
 from vlm_runtime.watcher import Pace, Watcher
 
-PACE = Pace(start_poll=0.01, serving_poll=0.02, worker_grace=0.3, count_images=0.1)
+PACE = Pace(
+    start_poll=0.01, serving_poll=0.02, worker_grace=0.3, count_images=0.1, patience=Patience(idle=0.6, busy=1.8)
+)
 
 
 class Engine:
     """Answers what the test wants."""
 
     poll_seconds = 60.0
+    has_ready = True
 
     def __init__(self) -> None:
+        self.pulse = True
+        self.question_is_answered = False
+        self.in_flight: int | None = None
+        self.tokens = 0
         self.serving: list[Answer | EngineUnreachable] = []
         self.images: tuple[int, int] | None = None
 
@@ -40,7 +50,15 @@ class Engine:
     def server_info(self) -> dict[str, object]:
         return {"version": "0.5.23"}
 
+    def has_pulse(self) -> bool:
+        return self.pulse
+
+    def computes(self) -> bool:
+        return self.question_is_answered
+
     def metrics(self) -> bytes:
+        if self.in_flight is not None:
+            return b"sglang:num_running_reqs %d\nsglang:realtime_tokens_total %d\n" % (self.in_flight, self.tokens)
         if self.images is None:
             raise EngineUnreachable("/metrics/: TimeoutError")
         return b"vlmserve_images_received_total %d.0\nvlmserve_images_repeated_total %d.0\n" % self.images
@@ -154,3 +172,99 @@ def test_an_engine_that_does_not_tell_its_metrics_serves_on() -> None:
     time.sleep(0.3)
     assert run.state.readiness_probe().ok
     assert run.state.report().images is None
+
+
+def worker_of(process: subprocess.Popen[bytes]) -> int:
+    deadline = time.monotonic() + 5
+    while not (found := workers(process.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found[0].pid
+
+
+def test_a_silent_engine_takes_no_requests_and_is_ended_with_the_time_it_had(process: subprocess.Popen[bytes]) -> None:
+    worker_of(process)
+    engine = Engine()
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    silent = time.monotonic()
+    engine.pulse = False
+    run.wait_for(lambda: not run.state.readiness_probe().ok)
+    assert any("not serving: the engine's schedulers have answered nothing" in line for line in run.said)
+    run.wait_for(lambda: bool(run.failures))
+    assert time.monotonic() - silent >= 0.6
+    assert run.failures[0].reason == "EngineHung"
+    assert "used 0.0 s of CPU" in run.failures[0].message
+
+
+def test_an_engine_that_computes_is_given_the_time_of_a_whole_start(process: subprocess.Popen[bytes]) -> None:
+    shell = "exec -a sglang::scheduler sh -c 'while :; do :; done' & wait"
+    with subprocess.Popen(["bash", "-c", shell], start_new_session=True) as busy:
+        try:
+            worker = worker_of(busy)
+            engine = Engine()
+            run = Run(engine, busy.pid)
+            run.wait_for(lambda: run.state.readiness_probe().ok)
+            silent = time.monotonic()
+            engine.pulse = False
+            run.wait_for(lambda: bool(run.failures))
+            assert time.monotonic() - silent >= 1.8
+        finally:
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_requests_that_no_token_comes_for_are_a_hang_though_the_engine_answers(
+    process: subprocess.Popen[bytes],
+) -> None:
+    worker_of(process)
+    engine = Engine()
+    engine.in_flight = 3
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: bool(run.failures))
+    assert run.failures[0].reason == "EngineHung"
+    assert "Requests run or wait" in run.failures[0].message
+
+
+def test_requests_that_tokens_come_for_are_none(process: subprocess.Popen[bytes]) -> None:
+    worker_of(process)
+    engine = Engine()
+    engine.in_flight = 3
+    run = Run(engine, process.pid)
+    until = time.monotonic() + 2.0
+    while time.monotonic() < until:
+        engine.tokens += 1
+        time.sleep(0.05)
+    assert run.failures == []
+
+
+def test_a_question_that_is_answered_after_all_clears_the_engine(process: subprocess.Popen[bytes]) -> None:
+    """A gauge that stands still with a request that is long gone."""
+    worker_of(process)
+    engine = Engine()
+    engine.in_flight, engine.question_is_answered = 1, True
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: any("no hang" in line for line in run.said))
+    assert run.failures == []
+    assert run.state.readiness_probe().ok
+
+
+def test_a_paused_engine_is_left_alone(process: subprocess.Popen[bytes]) -> None:
+    worker_of(process)
+    engine = Engine()
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    engine.in_flight = 3
+    engine.serving = [Answer(503, b"")] * 1000
+    time.sleep(1.5)
+    assert run.failures == []
+
+
+def test_a_fault_of_the_runtime_leaves_no_engine_unwatched(process: subprocess.Popen[bytes]) -> None:
+    worker_of(process)
+    engine = Engine()
+    engine.server_info = None  # type: ignore[method-assign, assignment]
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: any("TypeError" in line for line in run.said))
+    del engine.server_info
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    assert run.failures == []
