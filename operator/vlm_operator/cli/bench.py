@@ -6,11 +6,7 @@ import argparse
 import json
 import secrets
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from vlm_operator.cli.bench_tables import print_each, print_result
 from vlm_operator.cli.bench_targets import Measured, against, measured
@@ -21,6 +17,7 @@ from vlm_operator.cli.errors import ClusterError, InvalidInputs
 from vlm_operator.cli.load_job import LoadJob, running, twin, wait_until_ready
 from vlm_operator.cli.progress import Progress
 from vlm_operator.cli.records import Records
+from vlm_operator.cli.signals import ends_on_signals
 from vlm_operator.errors import InvalidInput
 from vlm_operator.kube.ownership import owner_reference
 from vlm_operator.measure.interval import FEWEST_PAIRS
@@ -48,7 +45,7 @@ def bench(options: argparse.Namespace) -> int:
             requests=options.requests,
         )
         changes, passed = _changes(options, subject)
-        with _ends_on_signals(), Records.begin(options.folder, options.name) as records:
+        with ends_on_signals(), Records.begin(options.folder, options.name) as records:
             results = []
             if not changes:
                 targets = [subject.target]
@@ -209,18 +206,3 @@ def _show(options: argparse.Namespace, results: list[Result], passed: list[str],
             print(f"error: {said}", file=sys.stderr)
             sound = False
     return 0 if sound else 1
-
-
-@contextmanager
-def _ends_on_signals() -> Iterator[None]:
-    """A terminal that is closed, and `kill`, remove what was made as Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

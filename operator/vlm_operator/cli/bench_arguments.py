@@ -1,4 +1,4 @@
-"""The flags of ``kubectl vlm bench``."""
+"""The flags of ``kubectl vlm bench`` and ``kubectl vlm profile``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from vlm_operator.measure.load import DEFAULT_CONCURRENCY, WAVES
 from vlm_operator.measure.schedule import ROUNDS
 
 START_TIMEOUT_SECONDS: Final = 1800
+STEPS: Final = 5
+RECORD_SECONDS: Final = 120
 EPILOG: Final = (
     f"The ratio of two servers comes with a {CONFIDENCE:.0%} bootstrap interval over pairs of rounds; no winner is named "
     "when it holds 1. exit codes: 0: measured; 1: requests failed, or the cluster refused something; 2: the input is not valid"
@@ -64,3 +66,27 @@ def add_bench(commands: Any, cluster: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     bench.add_argument("--folder", metavar="FOLDER", help="where rounds and report go. Default: ./bench-NAME-TIME")
     bench.add_argument("-o", "--output", choices=("table", "json"), default="table")
+
+
+def add_profile(commands: Any, cluster: argparse.ArgumentParser) -> None:
+    """Adds ``profile`` to the others."""
+    profile = commands.add_parser(
+        "profile",
+        parents=[cluster],
+        help="where the engine's time goes under load: kinds of kernels, the largest, GEMMs that memory holds up",
+        description="Records a few steps of prefill and decode with the engine's own profiler while the declared workload "
+        "runs, and sums the traces up. The engine goes on serving; it is slower while it is recorded.",
+    )
+    profile.add_argument("name", metavar="NAME", help="the VLMService")
+    profile.add_argument("--steps", type=int, default=STEPS, metavar="N", help=f"steps of each stage. Default: {STEPS}")
+    profile.add_argument("--concurrency", type=int, metavar="N", help="requests at once. Default: as for bench")
+    profile.add_argument("--stack", action="store_true", help="record Python's frames too, which slows the engine down")
+    profile.add_argument(
+        "--timeout", type=int, default=RECORD_SECONDS, metavar="SECONDS",
+        help=f"how long to wait for the steps. Default: {RECORD_SECONDS}",
+    )  # fmt: skip
+    profile.add_argument(
+        "--image", metavar="IMAGE", help="the image with the benchmark. Default: the service's engine image"
+    )
+    profile.add_argument("--folder", metavar="FOLDER", help="where traces and report go. Default: ./profile-NAME-TIME")
+    profile.add_argument("-o", "--output", choices=("table", "json"), default="table")

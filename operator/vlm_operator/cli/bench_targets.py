@@ -57,7 +57,7 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
     addresses = tuple(
         address
         for pod in connection.pods(name)
-        if (address := (pod.get("status") or {}).get("podIP")) and _is_ready(pod)
+        if (address := (pod.get("status") or {}).get("podIP")) and is_ready(pod)
     )
     target = Target(
         name=label or name,
@@ -71,7 +71,8 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
     return Measured(raw, service, status.plan, json.loads(data[POD_TEMPLATE_KEY]), target)
 
 
-def _is_ready(pod: Document) -> bool:
+def is_ready(pod: Document) -> bool:
+    """Whether a pod answers."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 

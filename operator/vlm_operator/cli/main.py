@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from vlm_operator.cli.bench_arguments import add_bench
+from vlm_operator.cli.bench_arguments import add_bench, add_profile
 from vlm_operator.cli.errors import ClusterError, InvalidInputs
 
 DESCRIPTION = "Plans, and explains, vision-language models served on Kubernetes."
@@ -52,6 +52,10 @@ def run(options: argparse.Namespace) -> int:
             from vlm_operator.cli.bench import bench
 
             return bench(options)
+        if options.command == "profile":
+            from vlm_operator.cli.profile import profile
+
+            return profile(options)
         from vlm_operator.cli.live import explain, status
 
         return explain(options) if options.command == "explain" else status(options)
@@ -116,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("name", metavar="NAME", help="the VLMService")
 
     add_bench(commands, cluster)
+    add_profile(commands, cluster)
     return result
 
 

@@ -30,7 +30,7 @@ class Records:
     def begin(cls, folder: str | None, name: str, kind: str = "bench") -> Records:
         """Makes the folder. Raises InvalidInputs where it cannot be, or holds a measurement already."""
         path = Path(folder) if folder is not None else Path(f"{kind}-{name}-{datetime.now():%Y%m%d-%H%M%S}")
-        if any((path / each).exists() for each in (ROUNDS, RESULT)):
+        if any((path / each).exists() for each in (ROUNDS, RESULT, REPORT)):
             raise InvalidInputs([f"--folder: {path} holds a measurement already: give another folder"])
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -44,11 +44,9 @@ class Records:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self.written:
-            # Nothing was measured: an empty folder says nothing.
-            with_content = any(self.folder.iterdir())
-            if not with_content:
-                self.folder.rmdir()
+        # Where nothing was measured, an empty folder says nothing.
+        if not self.written and not any(self.folder.iterdir()):
+            self.folder.rmdir()
 
     def event(self, job: str, event: Mapping[str, Any]) -> None:
         """Keeps a round as the pod told it."""
@@ -68,7 +66,11 @@ class Records:
 
     def write(self, name: str, text: str) -> None:
         """A file of the folder."""
-        (self.folder / name).write_text(text, encoding="utf-8")
+        self.write_bytes(name, text.encode())
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """The same for what is no text."""
+        (self.folder / name).write_bytes(data)
         self._note(name)
 
     def _note(self, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from vlm_operator.measure.kernels import Work, short
@@ -137,7 +138,7 @@ def decode_batch(trace: Trace) -> int | None:
 def product_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, int, int, int] | None:
     """Batch, M, N, K of a product of the first two tensors that fit: ``[.., M, K] @ [K, N]``, ``[.., M, K] @ [N, K].T``
     or ``[B, M, K] @ [B, K, N]``. A bias before them is passed over."""
-    for first, second in zip(shapes, shapes[1:], strict=False):
+    for first, second in pairwise(shapes):
         if len(first) == 3 and len(second) == 3 and first[0] == second[0] and first[2] == second[1]:
             return first[0], first[1], second[2], first[2]
         if len(first) >= 2 and len(second) == 2:

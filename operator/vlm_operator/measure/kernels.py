@@ -50,8 +50,11 @@ _OPERATORS: Final = (
                          r"select_scatter|slice_scatter|embedding|repeat|expand|masked_fill|empty|pin_memory|"
                          r"_local_scalar_dense)(_|\b)", r"^aten::index")),
 )  # fmt: skip
-# Python frames in which the vision encoder runs: modules of any model that SGLang serves, and its entry points.
-_VISION_FRAME: Final = _pattern(r"nn\.Module: \w*(vision|visual|vit)", r"get_image_feature", r"get_video_feature")
+# Where the vision encoder runs: SGLang's own mark, which holds the placing of features as well, or else modules and
+# entry points of its models, which a trace with Python's frames has.
+_VISION_FRAME: Final = _pattern(
+    r"^sglang\.vlm\.mm_embedding", r"nn\.Module: \w*(vision|visual|vit)", r"get_image_feature", r"get_video_feature"
+)
 _VISION_NAME: Final = _pattern(r"vision", r"visual", r"(^|_)vit(_|$)")
 
 

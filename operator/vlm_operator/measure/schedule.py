@@ -9,6 +9,7 @@ from typing import Any, Final
 from vlm_operator.measure.load import Load
 
 ROUNDS: Final = 6
+WARM_UP_WAVES: Final = 2
 # A seed of the benchmark makes its images: none may be used twice, within a measurement or, by its start, between two.
 SEEDS: Final = 2**31 - 1
 
@@ -38,7 +39,8 @@ class Run:
 def schedule(load: Load, *, targets: int, rounds: int, first_seed: int) -> list[Run]:
     """Every run in its order. No two have the same seed.
 
-    The warm-up is at the highest concurrency, where all graphs and kernels are used. In even rounds targets and levels
+    The warm-up is at the highest concurrency, where all graphs and kernels are used, and long enough that batches form as
+    they do later. In even rounds targets and levels
     come the other way round, so that what drifts with time weighs on all of them alike.
     """
     found: list[Run] = []
@@ -49,7 +51,7 @@ def schedule(load: Load, *, targets: int, rounds: int, first_seed: int) -> list[
 
     most = max(load.concurrency)
     for target in range(targets):
-        add(0, target, most, most)
+        add(0, target, most, most * WARM_UP_WAVES)
     for number in range(1, rounds + 1):
         order: Sequence[int] = range(targets)
         levels: Sequence[int] = load.concurrency
