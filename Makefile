@@ -68,6 +68,10 @@ packages:
 demo: venv ## a cluster on this machine, a model that answers a question about an image, a plan for H100s (root)
 	@$(BIN)/python -m demo $(if $(KUBECONFIG),--kubeconfig '$(KUBECONFIG)') $(if $(IMAGE),--image '$(IMAGE)')
 
+.PHONY: demo-monitoring
+demo-monitoring: venv ## the demo with a Prometheus that scrapes it, and what each dashboard shows (root)
+	@$(BIN)/python -m demo --monitoring
+
 .PHONY: cluster-up
 cluster-up: venv packages ## the one-node cluster alone; kubeconfig: .cluster/kubeconfig
 	$(PYTHON) $(CLUSTER) build

@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from demo import machine, services
-from demo.commands import LOG, Cluster, start_log
+from demo import machine, monitoring, services
+from demo.commands import LOG, STATE, Cluster, start_log
 from demo.question import ask
 from demo.screen import DemoError, Screen, clock
 
@@ -21,6 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, help="a cluster of yours, instead of one made on this machine")
     parser.add_argument("--image", help="the operator's image in that cluster's registry")
+    parser.add_argument("--monitoring", action="store_true", help="a Prometheus as well, and what the dashboards show")
     arguments = parser.parse_args()
     screen = Screen()
     try:
@@ -29,6 +30,8 @@ def main() -> int:
             in_your_cluster(screen, arguments.kubeconfig.expanduser().resolve(), arguments.image)
         else:
             on_this_machine(screen)
+            if arguments.monitoring:
+                watched(screen)
     except DemoError as error:
         screen.say()
         print(f"error: {error}", file=sys.stderr)
@@ -88,6 +91,39 @@ def on_this_machine(screen: Screen) -> None:
         ("make cluster-down", "stop it all; what was built stays"),
     )
     screen.say(f"\ntook {clock(time.monotonic() - screen.started)}; everything stays up")
+
+
+def watched(screen: Screen) -> None:
+    """Prometheus scrapes what was just made, and answers what the chart's dashboards ask."""
+    cluster = Cluster.at(STATE / "kubeconfig")
+    screen.heading("What Prometheus sees")
+    with screen.step("starting Prometheus with the chart's PodMonitors and rules"):
+        url = monitoring.start(cluster)
+    asked = list(monitoring.panels(monitoring.manifests(cluster), "default", CPU))
+    address = cluster.get("service", CPU)["spec"]["clusterIP"]
+    with (
+        screen.step(f"asking {CPU} until every panel has something to show"),
+        monitoring.traffic(f"http://{address}:8000/v1", CPU),
+    ):
+        empty = monitoring.until_all_have_data(url, asked, 120)
+    for panel in asked:
+        screen.say(f"  {panel.dashboard:13} {panel.title:34} {shown(url, panel)}")
+    if empty:
+        raise DemoError(f"no data for {'; '.join(empty)}", log=LOG)
+    screen.say(f"\n  Prometheus: {url}   dashboards for Grafana: charts/vlm-operator/files/dashboards")
+
+
+def shown(url: str, panel: monitoring.Panel) -> str:
+    """The newest value of each of the panel's queries."""
+    values = []
+    for query in panel.queries:
+        found = monitoring.answer(url, query)
+        values.append(
+            f"{float(found[0]['value'][1]):.4g}" if len(found) == 1 else f"{len(found)} series" if found else "-"
+        )
+    if values == ["-"] * len(values):
+        return "needs a GPU" if panel.needs_gpu else "nothing, as it should be"
+    return ", ".join(values)
 
 
 def ask_the_model(cluster: Cluster, screen: Screen, url: str) -> None:

@@ -49,7 +49,9 @@ class Answer:
     chunks: int
 
 
-def ask(url: str, model: str, question: str, show: Callable[[str], None], *, max_tokens: int = 48) -> Answer:
+def ask(
+    url: str, model: str, question: str, show: Callable[[str], None], *, max_tokens: int = 48, api_key: str = ""
+) -> Answer:
     """Asks `url` (such as http://10.96.3.4:8000/v1) and shows each piece of text as it arrives.
 
     DemoError where the engine refuses or says nothing.
@@ -60,7 +62,8 @@ def ask(url: str, model: str, question: str, show: Callable[[str], None], *, max
     begun = time.monotonic()
     first, chunks = None, 0
     try:
-        connection.request("POST", f"{target.path}/chat/completions", body, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
+        connection.request("POST", f"{target.path}/chat/completions", body, headers)
         response = connection.getresponse()
         if response.status != 200:
             raise DemoError(f"{url} answered {response.status}: {response.read()[:300].decode(errors='replace')}")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import build, check, engine, images, kwok, lifecycle, volumes
+from . import build, check, engine, images, kwok, lifecycle, prometheus, volumes
 from .errors import ClusterError
 
 
@@ -48,6 +48,8 @@ def dispatch(arguments: argparse.Namespace) -> None:
             volumes.provide(arguments.namespace)
         case "gpu-nodes":
             kwok.create_nodes(arguments.preset, arguments.count)
+        case "prometheus":
+            prometheus.start(arguments.config)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,4 +86,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("gpu-nodes", help="simulated GPU nodes")
     command.add_argument("preset", choices=sorted(path.stem for path in kwok.PRESETS.glob("*.yaml")))
     command.add_argument("--count", type=int, default=1, help="how many nodes (default: 1)")
+
+    command = commands.add_parser("prometheus", help="start this machine's Prometheus beside the cluster (root)")
+    command.add_argument("config", type=Path, metavar="CONFIG.yaml")
     return result
