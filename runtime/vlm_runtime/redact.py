@@ -25,6 +25,8 @@ _FIELD: Final = re.compile(
 _FLAG: Final = re.compile(r"""(--(?:admin-)?api-key|--ssl-keyfile-password)(\s+|=|['"],\s*['"])([^\s'"]+)""")
 _BEARER: Final = re.compile(r"\b([Bb]earer\s+)([^\s'\"]+)")
 _HF_TOKEN: Final = re.compile(r"\bhf_[A-Za-z0-9]{20,}\b")
+# A proxy or a store that is reached with a name and a password.
+_URL_PASSWORD: Final = re.compile(r"(\w://[^\s/:@'\"]*:)([^\s/@'\"]+)(@)")
 _EMPTY: Final = frozenset({"None", "null", "''", '""'})
 
 
@@ -44,6 +46,7 @@ class Redactor:
         text = _FIELD.sub(_mask_field, text)
         text = _FLAG.sub(rf"\1\2{MASK}", text)
         text = _BEARER.sub(rf"\1{MASK}", text)
+        text = _URL_PASSWORD.sub(rf"\1{MASK}\3", text)
         return _HF_TOKEN.sub(MASK, text)
 
 

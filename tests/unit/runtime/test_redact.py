@@ -52,6 +52,13 @@ def test_a_token_of_hugging_face_is_masked_wherever_it_stands() -> None:
     assert "hf_" not in Redactor()("GET https://x/?t=hf_abcdefghijklmnopqrstuvwxyz123456 failed")
 
 
+def test_a_password_in_a_url_is_masked_and_the_rest_of_it_stays() -> None:
+    cut = Redactor()("proxy=http://user:p%40ss@proxy.example.com:3128 and redis://:pw@host/0")
+    assert cut == f"proxy=http://user:{MASK}@proxy.example.com:3128 and redis://:{MASK}@host/0"
+    for kept in ("http://0.0.0.0:8000/v1", "http://[::1]:8000", "mailto:a@b", "git@host:a/b", "http://a:8000/@x"):
+        assert Redactor()(kept) == kept
+
+
 @pytest.mark.parametrize(
     "line", ["'api_key': None, 'port': 8000", '"admin_api_key": null', "max_total_num_tokens=8192"]
 )
