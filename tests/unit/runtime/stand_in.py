@@ -4,7 +4,7 @@
 
 ``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long /ready is 503), ``exit_code`` and ``last_words``
 (end during the load), ``images`` (received and repeated, in its metrics), ``refuse_images`` (answer them with 400),
-``ready_path`` (false: as before 0.5.20),
+``ready_path`` (false: as before 0.5.20), ``unknown_flags`` (take them, as a pod's plan has many),
 ``ignore_dead_worker`` (live on without it), ``leave_orphan`` (seconds that a process without a parent lives).
 """
 
@@ -42,7 +42,11 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200 if serving else 503, {"serving": serving})
         elif self.path == "/health":
             self.answer(200 if warm.is_set() and not draining.is_set() else 503, {})
+        elif self.path == "/health_generate":
+            self.answer(503 if worker_is_stopped() else 200, {})
         elif self.path == "/server_info" and self.authorized():
+            while worker_is_stopped():
+                time.sleep(0.05)
             self.answer(200, server_info())
         elif self.path == "/metrics/" and "images" in TOLD:
             received, repeated = TOLD["images"]
@@ -113,6 +117,12 @@ def server_info() -> dict:
     }
 
 
+def worker_is_stopped() -> bool:
+    """As for SGLang, whose schedulers answer between two of their steps."""
+    stat = open(f"/proc/{process.pid}/stat").read()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
 def start_worker() -> subprocess.Popen:
     # As SGLang's schedulers do, it has a title of its own and ends with its parent's session.
     return subprocess.Popen(["sglang::scheduler", "3600"], executable="/bin/sleep")
@@ -129,12 +139,13 @@ def watch(worker: subprocess.Popen) -> None:
 
 parser = argparse.ArgumentParser(prog="sglang serve")
 parser.add_argument("--port", type=int)
+parser.add_argument("--host", default="127.0.0.1")
 parser.add_argument("--api-key")
 parser.add_argument("--max-running-requests", type=int)
 parser.add_argument("--nnodes")
 parser.add_argument("--node-rank")
 parser.add_argument("--dist-init-addr")
-args = parser.parse_args()
+args = parser.parse_known_args()[0] if TOLD.get("unknown_flags") else parser.parse_args()
 
 log(f"server_args={vars(args)}")
 log(f"device={os.environ.get('VLMSERVE_DEVICE')} path={os.environ.get('PYTHONPATH')}")
@@ -151,7 +162,7 @@ process = start_worker()
 threading.Thread(target=watch, args=(process,), daemon=True).start()
 log("Capture decode CUDA graph begin. This can take up to several minutes.")
 try:
-    server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
+    server = ThreadingHTTPServer((args.host, args.port), Handler)
 except OSError as error:
     # As Uvicorn says it. The rest of the engine lives on without a server.
     said = os.strerror(error.errno).lower()
