@@ -118,6 +118,7 @@ def make_plan(
         *notes.model_findings(context, read),
         *notes.driver_findings(image, gpu),
         *release_findings(context, declared),
+        *notes.virtual_gpu_findings(context, declared),
         *findings,
         *fit_findings(context, declared, total, pool),
         *notes.group_findings(spec, cluster.has_leader_worker_sets),

@@ -20,6 +20,7 @@ _MAJOR: Final = "nvidia.com/gpu.compute.major"
 _MINOR: Final = "nvidia.com/gpu.compute.minor"
 _MEMORY: Final = "nvidia.com/gpu.memory"
 _PRODUCT: Final = "nvidia.com/gpu.product"
+_VIRTUAL: Final = "nvidia.com/vgpu.present"
 _CUDA_VERSION: Final = ("nvidia.com/cuda.runtime-version", "nvidia.com/cuda.runtime")
 _DRIVER_VERSION: Final = ("nvidia.com/cuda.driver-version", "nvidia.com/cuda.driver")
 # While the MIG manager works, the labels are those of the layout before.
@@ -49,6 +50,8 @@ def discovered(labels: Mapping[str, Any], offer: Offer) -> Reading | None:
         return None
     capability, virtual = _capability(labels, name)
     sharing, replicas = _sharing(labels, name)
+    # Drivers of vGPU software before 2020 named cards GRID T4-16C and the like.
+    is_virtual = (text(labels, _VIRTUAL) or "").lower() == "true" or "grid" in tokens(name or "")
     prefix = GPU
     if offer.resource.startswith(MIG_RESOURCE):  # MIG "mixed": each profile has a resource and labels of its own
         prefix = offer.resource
@@ -63,6 +66,7 @@ def discovered(labels: Mapping[str, Any], offer: Offer) -> Reading | None:
         devices=_devices(count, replicas, offer),
         allocatable=offer.allocatable,
         sharing=sharing,
+        virtual=is_virtual,
         driver=driver_version(labels),
         cuda=_cuda_version(labels),
         match_labels=_match_labels(labels, prefix, capability),
@@ -157,8 +161,9 @@ def _cuda_version(labels: Mapping[str, Any]) -> tuple[int, int] | None:
 
 def _match_labels(labels: Mapping[str, Any], prefix: str, capability: ComputeCapability | None) -> dict[str, str]:
     """The labels that hold a pod to this hardware: the product alone where it is labelled, since memory differs a
-    little between drivers; else capability and memory."""
+    little between drivers; else capability and memory. A virtual GPU may bear the card's own name."""
+    virtual = {_VIRTUAL: labels[_VIRTUAL]} if text(labels, _VIRTUAL) not in (None, "false") else {}
     if name := text(labels, f"{prefix}.product"):
-        return {f"{prefix}.product": name}
-    keys = (_MAJOR, _MINOR, f"{prefix}.memory") if capability else ()
+        return {f"{prefix}.product": name, **virtual}
+    keys = (_MAJOR, _MINOR, f"{prefix}.memory", *virtual) if capability else ()
     return {key: value for key in keys if (value := text(labels, key)) is not None}

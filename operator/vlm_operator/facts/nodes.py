@@ -12,6 +12,8 @@ from vlm_operator.facts.providers import provided
 from vlm_operator.facts.slices import claimable
 from vlm_operator.facts.types import GpuFacts, NodeFacts, Taint
 
+# What the GPU operator prepares a node for: container, vm-passthrough or vm-vgpu.
+_WORKLOAD: Final = "nvidia.com/gpu.workload.config"
 # Node feature discovery's labels for a PCI device of NVIDIA, without and with the PCI class before the vendor.
 _PCI_NVIDIA: Final = ("pci-10de.present", "pci-0300_10de.present", "pci-0302_10de.present")
 
@@ -65,12 +67,13 @@ def _gpu(
     if labelled is None:
         if offer.allocatable:
             return Reading(GpuFacts(source="unknown", devices=offer.allocatable, allocatable=offer.allocatable))
-        if any(labels.get(f"feature.node.kubernetes.io/{key}") == "true" for key in _PCI_NVIDIA):
-            return Reading(GpuFacts(source="unknown"), _not_offered(offer, allocatable))
+        present = any(labels.get(f"feature.node.kubernetes.io/{key}") == "true" for key in _PCI_NVIDIA)
+        if present or _for_machines(labels):
+            return Reading(GpuFacts(source="unknown"), _not_offered(offer, allocatable, labels))
         return None
     if offer.allocatable or labelled.unusable:
         return labelled
-    return labelled._replace(unusable=_not_offered(offer, allocatable))
+    return labelled._replace(unusable=_not_offered(offer, allocatable, labels))
 
 
 def _labelled(labels: Mapping[str, str], offer: Offer) -> Reading | None:
@@ -85,8 +88,16 @@ def _labelled(labels: Mapping[str, str], offer: Offer) -> Reading | None:
     return found._replace(gpu=gpu)
 
 
-def _not_offered(offer: Offer, allocatable: Mapping[str, Any]) -> str:
+def _for_machines(labels: Mapping[str, str]) -> str | None:
+    """What the GPU operator prepares the node for, where that is virtual machines and not containers."""
+    config = text(labels, _WORKLOAD)
+    return config if config is not None and config.startswith("vm-") else None
+
+
+def _not_offered(offer: Offer, allocatable: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Why no pod can ask for the GPUs that the labels promise, and what to do."""
+    if config := _for_machines(labels):
+        return f"its GPUs are for virtual machines (label {_WORKLOAD} is {config}): set the label to container to serve on it"
     others = sorted(
         key for key in allocatable if key.startswith((f"{GPU}.", MIG_RESOURCE)) and count(allocatable, key) > 0
     )

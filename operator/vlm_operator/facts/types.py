@@ -34,6 +34,8 @@ class GpuFacts:
     allocatable: int = 0
     """What the node offers of the resource: with time-slicing more than there are devices."""
     sharing: Sharing = Sharing.NONE
+    virtual: bool = False
+    """A vGPU: a hypervisor's part of a card, or all of it, in a virtual machine."""
     driver: str | None = None
     """Driver version, such as 580.95.05."""
     cuda: tuple[int, int] | None = None

@@ -30,6 +30,11 @@ Sentence = Annotated[str, Field(min_length=1, max_length=2048)]
 Pixels = Annotated[int, Field(ge=1, le=2**40)]
 
 
+def _kind(sharing: Sharing) -> str:
+    words = {Sharing.NONE: "whole GPUs", Sharing.MIG: "MIG slices"}
+    return words.get(sharing, f"GPUs shared by {sharing.value}")
+
+
 class Conditions(_Data):
     """The hardware that a profile was measured on. All must hold; an unknown fact fulfils none."""
 
@@ -49,7 +54,9 @@ class Conditions(_Data):
         if gpu.memory_mib < self.min_memory_mib:
             return f"at least {self.min_memory_mib} MiB a device, and these have {gpu.memory_mib}"
         if gpu.sharing not in self.sharing:
-            return f"whole GPUs, and these are {gpu.sharing.value.upper()} slices"
+            return f"{_kind(self.sharing[0])}, and these are {_kind(gpu.sharing)}"
+        if gpu.virtual:
+            return "GPUs of the machine itself, and these are virtual ones (vGPU)"
         return None
 
 

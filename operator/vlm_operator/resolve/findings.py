@@ -10,7 +10,8 @@ from vlm_operator.engines.images import driver_cuda, image_cuda
 from vlm_operator.facts.labels import quantity
 from vlm_operator.facts.models import READABLE, real_architecture
 from vlm_operator.facts.types import ComputeCapability, GpuFacts, ModelFacts
-from vlm_operator.resolve.context import Context
+from vlm_operator.resolve.conditions import LEGACY_TRANSPORT, travels_by_cuda_ipc
+from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.rules.workload import images_in_flight
 
 
@@ -90,6 +91,37 @@ def driver_findings(image: str, gpu: GpuFacts | None) -> list[Finding]:
             )
         ]
     return []
+
+
+def virtual_gpu_findings(context: Context, declared: Declared) -> list[Finding]:
+    """What a vGPU does not do that a bare GPU does, as far as this plan needs it.
+
+    Source: NVIDIA AI Enterprise, vGPU for Compute: peer-to-peer transfers only over NVLink, between time-sliced vGPUs that
+    have all of their card's memory, and never over PCIe.
+    """
+    gpu, parallel = context.gpu, context.spec.parallelism
+    if gpu is None or not gpu.virtual:
+        return []
+    transport = context.choices.settings.get("mm_feature_transport") or context.choices.settings.get(LEGACY_TRANSPORT)
+    path = "spec.hardware"
+    message = (
+        "the GPUs are virtual ones (label nvidia.com/vgpu.present): measured sets are for bare GPUs and not applied"
+    )
+    severity = Severity.INFO
+    if transport is not None and travels_by_cuda_ipc(declared):
+        severity, path = Severity.WARNING, transport.path
+        message += (
+            ". NVIDIA names no CUDA IPC among what a vGPU can do, and the engine ends where it is missing: remove it"
+        )
+    elif parallel.tensor > 1:
+        severity, path = Severity.WARNING, "spec.parallelism.tensor"
+        message += (
+            ". Several reach each other directly only over NVLink and with all of their cards' memory; otherwise every layer's "
+            "sums go through the host's memory, slowly: prefer one larger vGPU, or whole GPUs passed through"
+        )
+    else:
+        message += "; for those, pass whole GPUs through to the virtual machine"
+    return [Finding(severity=severity, reason="VirtualGpu", message=message, path=path)]
 
 
 def group_findings(spec: VLMServiceSpec, has_leader_worker_sets: bool) -> list[Finding]:

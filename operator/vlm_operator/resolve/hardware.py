@@ -136,7 +136,9 @@ def _difference(other: HardwareClass, best: HardwareClass) -> str:
     there, here = other.nodes[0].cpu_architecture, best.nodes[0].cpu_architecture
     if theirs == ours and there != here:
         return f"has {there} processors, and the nodes chosen have {here}"
-    if theirs == ours and other.gpu.memory_mib != best.gpu.memory_mib:
+    if other.gpu.virtual != best.gpu.virtual:
+        theirs, ours = (f"{_words(gpu)}, {'virtual' if gpu.virtual else 'bare'}" for gpu in (other.gpu, best.gpu))
+    elif theirs == ours and other.gpu.memory_mib != best.gpu.memory_mib:
         theirs, ours = (f"{_words(gpu)}, {_memory(gpu)}" for gpu in (other.gpu, best.gpu))
     return f"has other GPUs ({theirs}) than the ones chosen ({ours})"
 
@@ -217,6 +219,7 @@ def _classes(nodes: list[NodeFacts], in_use: Mapping[str, int]) -> list[Hardware
             gpu.compute_capability,
             gpu.memory_mib,
             gpu.sharing,
+            gpu.virtual,
             gpu.claims,
             node.cpu_architecture,
         )

@@ -27,7 +27,7 @@ TUNED: tuple[Rule, ...] = (
     workload.running_limit,
     workload.embedding_cache,
     workload.declared_limits,
-    hardware.no_cuda_ipc_on_slices,
+    hardware.no_cuda_ipc_on_parts,
     profile.measured_set,
     workload.pool_for_chosen_transport,
     workload.encoder_data_parallel,

@@ -9,10 +9,10 @@ from vlm_operator.resolve.context import Context, Declared, applied
 from vlm_operator.resolve.rules.engine import HOPPER, LARGE_MIB, OVERRIDDEN
 
 
-def no_cuda_ipc_on_slices(context: Context, declared: Declared) -> Iterator[Setting]:
-    """On a MIG slice that is as large as a GPU the engine would take CUDA IPC, which MIG does not offer."""
+def no_cuda_ipc_on_parts(context: Context, declared: Declared) -> Iterator[Setting]:
+    """On a MIG slice or a vGPU that is as large as a GPU the engine would take CUDA IPC, which neither is sure to offer."""
     gpu = context.gpu
-    if gpu is None or gpu.sharing is not Sharing.MIG or "mm_feature_transport" in declared:
+    if gpu is None or "mm_feature_transport" in declared or not (gpu.virtual or gpu.sharing is Sharing.MIG):
         return
     capability, memory_mib = gpu.compute_capability, gpu.memory_mib
     chosen = (
@@ -27,6 +27,8 @@ def no_cuda_ipc_on_slices(context: Context, declared: Declared) -> Iterator[Sett
             "mm_feature_transport",
             "cpu",
             Source.HARDWARE,
-            "hardware.mig_transport",
-            "MIG slices offer no CUDA IPC, which the engine would take on a slice of this size",
+            "hardware.vgpu_transport" if gpu.virtual else "hardware.mig_transport",
+            "NVIDIA names no CUDA IPC among what a vGPU can do, and the engine would take it on one of this size"
+            if gpu.virtual
+            else "MIG slices offer no CUDA IPC, which the engine would take on a slice of this size",
         )
