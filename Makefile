@@ -88,8 +88,9 @@ crds: venv ## generate the CRD from crds/vlm_api and copy it into the chart
 	cp crds/vlmservices.vlmserve.dev.yaml $(CHART_CRD)
 
 .PHONY: chart
-chart: venv ## generate the chart's dashboards and README from charts/dashboards.yaml and values.yaml
+chart: venv ## generate the chart's dashboards and README, and the table of GPUs in the documentation
 	$(BIN)/python charts/generate.py
+	$(BIN)/python docs/generate_hardware.py
 
 .PHONY: clean
 clean: ## stop the cluster and remove everything that was built, .venv included

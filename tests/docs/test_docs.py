@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -85,3 +86,13 @@ def test_the_readme_shows_the_plan_that_is_really_made(
     shown, times = re.subn(r"(?<=  plan )[0-9a-f]{10}\b", "<hash>", made, count=1)
     assert times == 1
     assert block[2].strip() == shown
+
+
+def test_the_table_of_gpus_is_up_to_date() -> None:
+    path = REPOSITORY / "docs" / "generate_hardware.py"
+    spec = spec_from_file_location("generate_hardware", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "run `make chart`"
