@@ -1,0 +1,219 @@
+"""Traces: every kernel has its kind, the shares come out as they were put in, and GEMMs meet the roofline."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.measure import events
+from unit.measure.events import Recording
+
+from vlm_operator.measure.gemms import Gemm, device_of, product_shape
+from vlm_operator.measure.kernels import Work, kernel_work, operator_work, short
+from vlm_operator.measure.timeline import Stage
+from vlm_operator.measure.trace import TraceError, merged, read_trace, trace_of
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [
+        (events.NVJET, Work.GEMM),
+        (
+            "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute_segment_k_off",
+            Work.GEMM,
+        ),
+        (
+            "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8>(Params)",
+            Work.GEMM,
+        ),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(Params)", Work.GEMM),
+        ("void deep_gemm::sm90_fp8_gemm_1d2d_impl<4096u, 7168u>(Params)", Work.GEMM),
+        ("fused_moe_kernel", Work.GEMM),
+        (events.FLASH_3, Work.ATTENTION),
+        (events.FLASHINFER_DECODE, Work.ATTENTION),
+        ("void flashinfer::PersistentVariableLengthMergeStatesKernel<8u, 16u>(...)", Work.ATTENTION),
+        ("_fwd_grouped_kernel_stage1", Work.ATTENTION),
+        (events.FLASHINFER_NORM, Work.NORMALISATION),
+        (events.LAYER_NORM, Work.NORMALISATION),
+        (events.ACT_AND_MUL, Work.OTHER),
+        (events.ROTARY, Work.OTHER),
+        (events.NCCL, Work.COMMUNICATION),
+        (events.CUSTOM_REDUCE, Work.COMMUNICATION),
+        (events.COPY, Work.COPY),
+        (events.CAT, Work.COPY),
+        ("vision_patch_embed_kernel", Work.VISION),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>>(int)",
+            Work.OTHER,
+        ),
+    ],
+)
+def test_kernels_of_hopper_have_their_kind(name: str, work: Work) -> None:
+    assert kernel_work(name) is work
+
+
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [
+        ("aten::mm", Work.GEMM), ("aten::addmm", Work.GEMM), ("aten::linear", Work.GEMM), ("aten::convolution", Work.GEMM),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", Work.ATTENTION), ("aten::native_layer_norm", Work.NORMALISATION),
+        ("aten::copy_", Work.COPY), ("aten::index_put_", Work.COPY), ("c10d::allreduce_", Work.COMMUNICATION),
+        ("aten::silu", Work.OTHER), ("aten::mul", Work.OTHER), ("aten::mean", Work.OTHER),
+    ],
+)  # fmt: skip
+def test_operators_of_the_cpu_have_their_kind(name: str, work: Work) -> None:
+    assert operator_work(name) is work
+
+
+def decode() -> Recording:
+    """A decode step at a batch of 8: 72 % GEMM, 20 % attention, 5 % norms, 3 % copies; then as much time idle."""
+    made = Recording()
+    made.step("step[DECODE bs=8")
+    for _ in range(10):
+        made.kernel(events.NVJET, 72, graph=True)
+        made.kernel(events.FLASHINFER_DECODE, 20, graph=True)
+        made.kernel(events.FLASHINFER_NORM, 5, graph=True)
+        made.kernel(events.COPY, 3, graph=True)
+        made.wait(100)
+    made.kernel(events.NVJET, 0.001, graph=True)
+    return made
+
+
+def test_the_gemm_share_comes_out_as_it_was_put_in() -> None:
+    stage = Stage("decode", trace_of(decode().events, H100))
+    assert stage.share(Work.GEMM) == pytest.approx(0.72, abs=1e-3)
+    assert stage.gemm_share() == pytest.approx(0.72, abs=1e-3)
+    assert stage.share(Work.ATTENTION) == pytest.approx(0.20, abs=1e-3)
+    assert stage.trace.idle_us == pytest.approx(1000)
+    assert stage.trace.span_us == pytest.approx(2000, abs=0.1)
+    assert stage.sentence().startswith(
+        "72% of the kernels' time is GEMMs; nothing ran in 50% of 2.0 ms; GEMMs that memory"
+    )
+
+
+def test_a_gemm_at_a_batch_of_8_is_limited_by_bandwidth_though_a_graph_hides_its_shape() -> None:
+    stage = Stage("decode", trace_of(decode().events, H100))
+    [gemm] = stage.gemms()
+    assert (gemm.m, gemm.n, gemm.from_batch_size) == (8, None, True)
+    assert gemm.flops_per_byte == 8
+    assert gemm.limited_by_bandwidth(stage.device)
+    assert stage.bandwidth_us() == pytest.approx(720, abs=0.1)
+
+
+def test_what_the_vision_encoder_launches_is_its_own_kind_and_counts_as_gemm_besides() -> None:
+    made = Recording()
+    made.frame("sglang.vlm.mm_embedding", "user_annotation", (events.NVJET, 30), (events.FLASH_3, 10))
+    made.frame("nn.Module: Qwen3VLMoeVisionModel_0", "python_function", (events.LAYER_NORM, 10))
+    made.frame("nn.Module: Qwen3LLMModel_0", "python_function", (events.NVJET, 40), (events.FLASH_3, 10))
+    stage = Stage("prefill", trace_of(made.events, H100))
+    assert stage.by_work() == {Work.GEMM: 40, Work.ATTENTION: 10, Work.VISION: 50}
+    assert stage.gemm_share() == pytest.approx(0.70)
+    assert [gemm.vision for gemm in stage.gemms()] == [False, True]
+
+
+def test_kernels_that_run_at_once_are_work_twice_and_busy_once() -> None:
+    made = Recording()
+    made.kernel(events.NVJET, 100)
+    made.events.append({**made.events[-1], "name": events.NCCL, "tid": 8, "args": {"correlation": 99, "stream": 8}})
+    trace = trace_of(made.events, H100)
+    assert (trace.work_us, trace.busy_us, trace.idle_us) == (200, 100, 0)
+
+
+def test_shapes_come_from_the_operator_and_give_what_was_reached() -> None:
+    made = Recording()
+    made.kernel(events.NVJET, 100, shapes=[[4096, 4096], [4096, 12288]])
+    made.kernel(events.NVJET, 10, shapes=[[8, 4096], [4096, 12288]])
+    stage = Stage("prefill", trace_of(made.events, H100))
+    large, small = stage.gemms()
+    assert (large.shape, small.shape) == ("4096×12288×4096", "8×12288×4096")
+    assert large.teraflops == pytest.approx(2 * 4096 * 12288 * 4096 / 100e-6 / 1e12)
+    assert small.terabytes == pytest.approx(2 * (8 * 4096 + 4096 * 12288 + 8 * 12288) / 10e-6 / 1e12)
+    assert not large.limited_by_bandwidth(stage.device)
+    assert small.limited_by_bandwidth(stage.device)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        (((8, 4096), (4096, 1024)), (1, 8, 1024, 4096)),
+        (((1024,), (8, 4096), (4096, 1024)), (1, 8, 1024, 4096)),
+        (((2, 4, 4096), (1024, 4096)), (1, 8, 1024, 4096)),
+        (((16, 8, 64), (16, 64, 128)), (16, 8, 128, 64)),
+        (((8, 4096),), None),
+        ((), None),
+        (((8, 4096), (77, 33)), None),
+    ],
+)
+def test_products_are_read_from_the_sizes_of_tensors(
+    shapes: tuple[tuple[int, ...], ...], expected: tuple[int, ...] | None
+) -> None:
+    assert product_shape(shapes) == expected
+
+
+def test_the_number_of_rows_is_never_less_than_operations_a_byte() -> None:
+    assert (Gemm("g", 1, 1.0, 8, 12288, 4096).flops_per_byte or 0) < 8
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"), ("NVIDIA H100 PCIe", "H100 PCIe"), ("NVIDIA-H200", "H200 SXM"),
+        ("NVIDIA H20", "H20"), ("NVIDIA L40S", "L40S"),
+    ],
+)  # fmt: skip
+def test_devices_are_known_by_their_names(name: str, expected: str) -> None:
+    found = device_of(name)
+    assert found is not None
+    assert found.name == expected
+
+
+def test_without_a_devices_numbers_no_limit_is_named() -> None:
+    stage = Stage("decode", trace_of(decode().events, "NVIDIA Z9000"))
+    assert not stage.gemms()[0].limited_by_bandwidth(stage.device)
+    assert "is not told: the numbers of NVIDIA Z9000 are not known" in stage.sentence()
+
+
+def test_own_times_of_nested_operators_add_up_to_the_outermost() -> None:
+    def operator(name: str, start: float, us: float, category: str = "cpu_op") -> events.Event:
+        return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": us, "args": {}}
+
+    made = [
+        operator("step[DECODE bs=2", 0, 100, "user_annotation"), operator("aten::linear", 10, 40),
+        operator("aten::addmm", 15, 30), operator("aten::copy_", 20, 5), operator("aten::silu", 60, 20),
+    ]  # fmt: skip
+    stage = Stage("decode", trace_of(made))
+    assert stage.by_work() == {Work.GEMM: 35, Work.COPY: 5, Work.OTHER: 20, Work.HOST: 40}
+    assert (stage.trace.work_us, stage.trace.device, stage.trace.steps) == (100, "CPU", (("DECODE", 2),))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e3)), max_size=30))
+def test_merged_intervals_lie_apart_and_cover_the_same(given_intervals: list[tuple[float, float]]) -> None:
+    intervals = [(start, start + length) for start, length in given_intervals]
+    found = merged(intervals)
+    assert all(a[1] < b[0] for a, b in pairwise(found))
+    assert all(any(start <= s and e <= end for start, end in found) for s, e in intervals)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"not a trace", b"{}", b'{"traceEvents": []}', gzip.compress(b"[1]"), b"\x1f\x8bx"]
+)
+def test_what_is_no_trace_is_refused_in_words(data: bytes) -> None:
+    with pytest.raises(TraceError, match="trace"):
+        read_trace(data)
+
+
+def test_a_gzipped_trace_names_its_device() -> None:
+    document = {"deviceProperties": [{"name": H100}], "traceEvents": decode().events}
+    assert read_trace(gzip.compress(json.dumps(document).encode())).device == H100
+
+
+def test_names_are_cut_to_what_tells_kernels_apart() -> None:
+    assert short(events.FLASHINFER_NORM) == "flashinfer::norm::FusedAddRMSNormKernel"
+    assert short(events.FLASH_3) == "cutlass::device_kernel"
+    assert short(events.NVJET) == events.NVJET
