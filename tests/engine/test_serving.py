@@ -26,6 +26,10 @@ def planned(name: str, value: object) -> Setting:
     return Setting(name=name, value=value, applied=True, source=Source.USER, rule="user", reason="for the test")
 
 
+def left_alone(name: str, expected: object) -> Setting:
+    return Setting(name=name, applied=False, expected=expected, source=Source.ENGINE, rule="r", reason="for the test")
+
+
 @pytest.fixture(scope="module")
 def serving(engine: Start) -> Container:
     """One engine for all tests of this module, in their order; the last one ends it."""
@@ -35,6 +39,10 @@ def serving(engine: Start) -> Container:
         planned("SGLANG_VLM_CACHE_SIZE_MB", 64),
         planned("attention_backend", "torch_native"),
         planned("radix_eviction_policy", "priority"),  # not passed to the engine, so it must show
+        planned("TORCHDYNAMO_DISABLE", "1"),  # a variable of PyTorch, of which SGLang says nothing
+        left_alone("mm_feature_transport", "cpu"),
+        left_alone("prefill_decode_interval", 0),
+        left_alone("page_size", 64),  # the engine takes another
     ]
     run = engine(settings=settings)
     run.wait_ready(450)
@@ -86,11 +94,29 @@ def test_the_report_tells_what_the_engine_really_uses(serving: Container) -> Non
         "attention_backend": ("torch_native", True),
         "radix_eviction_policy": ("lru", False),
     }
+    assert report["asked"] is True
+    assert report["notTold"] == ["TORCHDYNAMO_DISABLE"]
+    assert {s["name"]: (s["effective"], s["agrees"]) for s in report["leftAlone"]} == {
+        "mm_feature_transport": ("cpu", True),
+        "prefill_decode_interval": (0, True),
+        "page_size": (1, False),
+    }
+    assert report["featurePool"] is None
+
+
+def test_a_pod_is_never_ready_before_its_engine_was_asked(serving: Container) -> None:
+    log = serving.log()
+    assert log.index("radix_eviction_policy was planned as 'priority'") < log.index("vlm-runtime: ready after")
 
 
 def test_the_phases_of_the_start_were_seen(serving: Container) -> None:
     for phase in ("LoadingWeights", "WarmingUp"):
         assert f"vlm-runtime: {phase} after" in serving.log()
+    began = [(each["phase"], each["afterSeconds"]) for each in serving.report()["phases"]]
+    assert [name for name, _ in began] == [
+        "CheckingHardware", "Starting", "LoadingWeights", "WarmingUp", "FirstImage", "Ready",
+    ]  # fmt: skip
+    assert [seconds for _, seconds in began] == sorted(seconds for _, seconds in began)
 
 
 def test_the_engines_own_metrics_are_served(serving: Container) -> None:
@@ -127,7 +153,6 @@ def test_a_streamed_answer_is_in_flight_until_its_last_byte(serving: Container) 
     assert added(serving)["vlmserve_requests_in_flight"] == 1
     answer.read()
     serving.wait_for(none_left, "done with it")
-
 
 
 def test_images_are_counted_beside_the_engines_own_metrics(serving: Container) -> None:
@@ -187,6 +212,31 @@ def test_control_paths_are_closed_to_other_pods_and_open_inside(serving: Contain
     inside = http.client.HTTPConnection("127.0.0.1", serving.engine_port, timeout=30)
     inside.request("POST", "/flush_cache", headers={"Authorization": f"Bearer {KEY}"})
     assert inside.getresponse().status == 200
+
+
+@pytest.mark.parametrize("url", ["file:///dev/zero", "file:///etc/hostname", "/dev/zero"])
+def test_a_file_of_the_pod_is_no_image(serving: Container, url: str) -> None:
+    status, body = ask_about(serving, url)
+    assert status == 400
+    assert b"files are not taken" in body
+
+
+def test_an_image_s_url_does_not_make_the_engine_control_itself(serving: Container) -> None:
+    status, _ = ask_about(serving, f"http://127.0.0.1:{serving.engine_port}/flush_cache")
+    assert status == 400
+    assert '"GET /flush_cache HTTP/1.1" 403' in serving.log()
+    assert '"GET /flush_cache HTTP/1.1" 200' not in serving.log()
+
+
+def ask_about(run: Container, url: str) -> tuple[int, bytes]:
+    """Status and body of the answer to a question about an image at that URL."""
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what is this?"}]
+    question = {"model": "tiny", "messages": [{"role": "user", "content": content}], "max_tokens": 1}
+    connection = http.client.HTTPConnection("127.0.0.1", run.engine_port, timeout=30)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    connection.request("POST", "/v1/chat/completions", json.dumps(question), headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
 
 
 def test_the_engine_does_not_show_its_key(serving: Container) -> None:

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from vlm_runtime.sglang import ENV_GUARD
+from vlm_runtime.sglang.files import refuse_files
 from vlm_runtime.sglang.guard import App, Guard, Message, Receive, Scope, Send
 from vlm_runtime.sglang.images import count_images
 from vlm_runtime.sglang.in_flight import InFlight
@@ -56,6 +57,7 @@ def behind_ours(app: App) -> Guard:
     def started() -> None:
         counted.start()
         count_images()
+        refuse_files()  # last, in front of what counts
 
     return Guard(OnceStarted(counted, started))
 
