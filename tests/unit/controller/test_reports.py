@@ -1,4 +1,4 @@
-"""Pods' runtimes are asked when something may have changed, and hardly ever otherwise."""
+"""What is known of a pod whose runtime does not answer, or has nothing to tell yet. When it is asked: test_watching.py."""
 
 from __future__ import annotations
 
@@ -33,25 +33,6 @@ class World:
 
 
 READY = pod(ready=True)
-
-
-def test_a_pod_that_serves_is_asked_rarely_and_one_that_starts_often() -> None:
-    world = World()
-    world.look(READY)
-    world.look(READY, after=SERVING_SECONDS * 0.8)
-    assert world.questions == 1
-    world.look(READY, after=SERVING_SECONDS * 0.4)
-    assert world.questions == 2
-    world.look(pod())
-    world.look(pod(), after=STARTING_SECONDS)
-    assert world.questions == 4
-
-
-def test_a_pod_whose_readiness_or_container_changed_is_asked_at_once() -> None:
-    world = World()
-    for number, changed in enumerate((READY, pod(), pod(restarts=1), pod(ready=True, restarts=1)), 1):
-        world.look(changed)
-        assert world.questions == number
 
 
 def test_an_answer_that_got_lost_is_no_news() -> None:
@@ -89,13 +70,3 @@ def test_a_follower_of_a_group_has_no_settings_to_tell() -> None:
     world.answer = report(ready=True)
     world.look(pod(ready=True, leader=False))
     assert not world.reports.unsettled(KEY)
-
-
-def test_pods_that_end_and_services_that_are_gone_are_forgotten() -> None:
-    world = World()
-    world.look(READY)
-    assert world.look(pod(ready=True, deleting=True)) is None
-    world.look(READY)
-    world.reports.forget(KEY)
-    assert not world.reports.unsettled(KEY)
-    assert world.questions == 2

@@ -155,7 +155,7 @@ class Runtimes:
         self.asked += 1
         if self.silent:
             return None
-        return Report(plan_hash="abc", phase=Phase.STARTING, ready=False, elapsed_seconds=1, budget_seconds=900)
+        return Report(plan_hash="abc", phase=Phase.READY, ready=True, elapsed_seconds=1, budget_seconds=900, asked=True)
 
 
 def pod(**changes: Any) -> PodView:
