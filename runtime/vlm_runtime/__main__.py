@@ -26,6 +26,7 @@ from vlm_runtime.failure import failure, fatal
 from vlm_runtime.feature_pool import PoolWatch
 from vlm_runtime.hang import Patience, patience
 from vlm_runtime.hardware import shortcomings
+from vlm_runtime.log_pipe import LogPipe, occupy_standard_streams
 from vlm_runtime.output import Output
 from vlm_runtime.phases import phase_of
 from vlm_runtime.redact import Redactor, secrets_in
@@ -80,14 +81,14 @@ def options(argv: Sequence[str] | None = None) -> Options:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The container's life: exit code 0 where it was asked to end, 1 with a termination message everywhere else."""
+    occupy_standard_streams()
     events: SimpleQueue[Event] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: events.put(Asked(n)))
     signal.signal(signal.SIGCHLD, lambda *_: events.put(Child()))
 
     chosen = options(argv)
-    # Unbuffered: a thread that writes while the interpreter ends must not hold a lock of its buffers.
-    output = Output(open(1, "wb", buffering=0, closefd=False), Redactor(secrets_in(os.environ)))  # noqa: SIM115
+    output = Output(LogPipe(1), Redactor(secrets_in(os.environ)))
     lost = _run(chosen, events, output)
     if lost is None:
         return 0

@@ -19,7 +19,6 @@ READY_TIMEOUT_SECONDS: Final = 10.0
 METRICS_TIMEOUT_SECONDS: Final = 10.0
 # The pod waits for it before it takes its first request.
 INFO_TIMEOUT_SECONDS: Final = 10.0
-PULSE_TIMEOUT_SECONDS: Final = 10.0
 
 
 class EngineUnreachable(Exception):
@@ -70,13 +69,13 @@ class EngineClient:
         """True: whether it serves is asked without a question to the model."""
         return self._has_ready
 
-    def has_pulse(self) -> bool:
+    def has_pulse(self, timeout_seconds: float) -> bool:
         """Whether every scheduler answers between two of its steps: no token is computed, and a pause is no hindrance.
 
         In every known version /server_info asks them all. An error is an answer that says nothing against them.
         """
         try:
-            self._request("GET", "/server_info", timeout=PULSE_TIMEOUT_SECONDS)
+            self._request("GET", "/server_info", timeout=timeout_seconds)
         except EngineUnreachable:
             return False
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 import time
@@ -19,7 +18,7 @@ KEPT_LINES: Final = 400
 
 # The runtime's own questions, every two seconds: not worth a line in the log of the pod.
 _OWN_PROBE: Final = re.compile(
-    r'127\.0\.0\.1:\d+ - "GET /(?:ready|health|health_generate|server_info|metrics/) HTTP/1\.[01]" (?:200|503)'
+    r'127\.0\.0\.1:\d+ - "GET /(?:ready|health|health_generate|server_info|metrics/) HTTP/1\.[01]" (?:200|404|503)'
 )
 
 
@@ -38,6 +37,7 @@ class Output:
         self._clock = clock
         self._lock = threading.Lock()
         self._tail: deque[str] = deque(maxlen=KEPT_LINES)
+        self._lost = 0
 
     def say(self, message: str) -> None:
         """One line of the runtime's own."""
@@ -65,10 +65,18 @@ class Output:
         return list(self._tail)
 
     def _write(self, text: str) -> None:
-        rest = memoryview(text.encode("utf-8", "replace"))
-        with self._lock, contextlib.suppress(OSError):  # nobody reads the log any more: that must not stop the engine
-            while rest:
-                rest = rest[self._stream.write(rest) or 0 :]
+        lines = text.count("\n")
+        with self._lock:
+            if self._lost:
+                # On a line of its own: the last one that was written may have been cut.
+                text = f"\nvlm-runtime: {self._lost} lines are missing here, since nobody took them\n{text}"
+            rest = memoryview(text.encode("utf-8", "replace"))
+            try:
+                while rest:
+                    rest = rest[self._stream.write(rest) or 0 :]
+                self._lost = 0
+            except OSError:  # nobody reads the log any more, or not now: that must not stop the engine
+                self._lost += lines
 
 
 class LineSplitter:

@@ -13,6 +13,7 @@ from vlm_runtime.hang import production as read
 from vlm_runtime.processes import Worker, cpu_seconds, is_stopped
 
 PULSE_SECONDS: Final = 15.0
+TIMEOUT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Pulse:
         self._workers = workers
         self._say = say
         self._pause = min(pulse_seconds, patience.idle / 4)
+        self._timeout_seconds = min(TIMEOUT_SECONDS, patience.idle / 8)
         self._stillness = Stillness()
         self._asked_at: float | None = None
         self._used = _Used(None, None)
@@ -70,7 +72,7 @@ class Pulse:
         now, None where they were not asked.
         """
         self._asked_at = asked_at = time.monotonic()
-        answered = self._client.has_pulse()
+        answered = self._client.has_pulse(self._timeout_seconds)
         if not answered and production is None and serving is not None:
             production = self._production()
         self._stillness.add(Look(asked_at, answered, self._is_excused(serving, answered), production))

@@ -197,8 +197,9 @@ class Watcher:
                 if hung is not None:
                     self._on_failure(failure("EngineHung", hung))
                     return
-            why_not = why_not or pulse.why_not_serving()
-            misses = misses + 1 if why_not else 0
+            silent = pulse.why_not_serving()
+            why_not = why_not or silent
+            misses = 0 if why_not is None else misses + 1 if silent is None else MISSES_UNTIL_UNREADY
             if (misses == 0 or misses >= MISSES_UNTIL_UNREADY) and self._state.serving(why_not):
                 self._say(f"not serving: {why_not}" if why_not else "serving again")
             dead = [worker for worker in watched if not is_alive(worker)]

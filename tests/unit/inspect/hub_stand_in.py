@@ -59,6 +59,8 @@ def hub_stand_in() -> Iterator[HubStandIn]:
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
+            if self.command == "HEAD":
+                return
             try:
                 if answer.drip_seconds:
                     for position in range(len(body)):
@@ -67,6 +69,8 @@ def hub_stand_in() -> Iterator[HubStandIn]:
                 self.wfile.write(b"" if answer.drip_seconds else body)
             except OSError:
                 return  # the other side has had enough
+
+        do_HEAD = do_GET
 
         def log_message(self, *_: object) -> None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ def container(tmp_path: Path) -> Iterator[Callable[..., Container]]:
         env: Mapping[str, str] | None = None,
         options: list[str] | None = None,
         engine_command: list[str] | None = None,
+        within: Sequence[str] = (),
         **stand_in: Any,
     ) -> Container:
         folder = tmp_path / str(len(started))
@@ -31,7 +32,8 @@ def container(tmp_path: Path) -> Iterator[Callable[..., Container]]:
         environment = {"STAND_IN": json.dumps(stand_in), **(env or {})}
         command = engine_command or [sys.executable, str(STAND_IN)]
         given = [*(options or []), "--engine-command", *command]
-        started.append(Container(folder, plan or make_plan(), options=given, env=environment))
+        program = [*within, sys.executable, "-m", "vlm_runtime"]
+        started.append(Container(folder, plan or make_plan(), program=program, options=given, env=environment))
         return started[-1]
 
     yield start

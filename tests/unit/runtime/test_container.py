@@ -19,6 +19,7 @@ from unit.runtime.harness import Container, make_plan
 from minicluster.ports import free_port
 from vlm_api.plan import ExpectedHardware, Setting, Source
 from vlm_api.reasons import FAILURES
+from vlm_runtime.processes import children
 
 Start = Callable[..., Container]
 KEY = "sk-a-key-that-must-not-be-seen"
@@ -32,6 +33,12 @@ def workers_of(container: Container) -> list[int]:
     ).stdout.split()
     rows = (line.split(None, 2) for line in listed.splitlines())
     return [int(pid) for pid, session, args in rows if session in children and args.startswith("sglang::")]
+
+
+def engine_of(container: Container) -> int:
+    """The stand-in's main process."""
+    (pid,) = children(container.process.pid)
+    return pid
 
 
 class Stream(threading.Thread):
@@ -254,6 +261,56 @@ class TestDeath:
         assert run.wait_exit() == 1
         assert run.failure()["reason"] == "EngineExited"
         assert "nothing-here" in run.failure()["message"]
+
+
+class TestHang:
+    def test_a_scheduler_that_hangs_ends_the_container_with_that_reason(self, container: Start) -> None:
+        run = container(options=["--hang-seconds", "2"])
+        run.wait_ready()
+        os.kill(workers_of(run)[0], signal.SIGSTOP)
+        assert run.wait_exit(60) == 1
+        assert run.failure()["reason"] == "EngineHung"
+        assert "sglang::scheduler is held by a signal" in run.failure()["message"]
+        assert run.failure()["message"].endswith(FAILURES["EngineHung"])
+
+    def test_a_draining_engine_is_given_its_time(self, container: Start) -> None:
+        run = container(make_plan(runtime={"drain_seconds": 2}), options=["--hang-seconds", "1"])
+        run.wait_ready()
+        Stream(run, tokens=600)
+        time.sleep(0.5)
+        run.terminate()
+        run.wait_for(lambda: run.report()["phase"] == "Draining", "draining")
+        os.kill(workers_of(run)[0], signal.SIGSTOP)
+        assert run.wait_exit() == 0
+        assert "requests still ran after 2 s" in run.log()
+
+
+class TestTheRuntimeItself:
+    def test_an_engine_whose_runtime_is_killed_ends_with_it(self, container: Start) -> None:
+        run = container()
+        run.wait_ready()
+        engine = engine_of(run)
+        run.process.kill()
+        run.process.wait(5)
+        deadline = time.monotonic() + 10
+        while Path(f"/proc/{engine}/cmdline").exists() and Path(f"/proc/{engine}/cmdline").read_bytes():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def test_a_log_that_nobody_reads_any_more_stops_nothing(self, container: Start) -> None:
+        run = container(within=["sh", "-c", 'exec "$@" >&- 2>&-', "sh"])
+        run.wait_ready()
+        run.terminate()
+        assert run.wait_exit() == 0
+
+    def test_a_burst_of_signals_about_children_changes_nothing(self, container: Start) -> None:
+        run = container()
+        run.wait_ready()
+        for _ in range(500):
+            run.process.send_signal(signal.SIGCHLD)
+        assert run.get("/readyz")[0] == 200
+        run.terminate()
+        assert run.wait_exit() == 0
 
 
 class TestBeforeTheEngine:

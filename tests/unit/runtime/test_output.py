@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vlm_runtime.log_pipe import LogPipe
 from vlm_runtime.output import LONGEST_LINE_BYTES, LineSplitter, Output
 from vlm_runtime.redact import Redactor
 
@@ -39,6 +46,32 @@ def test_everything_is_written_also_where_the_pipe_takes_it_in_pieces() -> None:
 
 def test_a_log_that_nobody_reads_stops_nothing() -> None:
     assert output(Broken()).engine("a\nb\n") == ["a", "b"]
+
+
+def test_a_reader_that_is_stuck_stops_nothing_and_learns_later_what_it_missed() -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end, "rb", buffering=0) as reader, open(write_end, "wb", buffering=0):
+        log = Output(LogPipe(write_end, patience_seconds=0.2), Redactor())
+        began = time.monotonic()
+        for _ in range(50):
+            log.engine("x" * 10_000 + "\n")  # a pipe holds 64 KiB
+        assert time.monotonic() - began < 5
+        os.set_blocking(read_end, False)
+        while reader.read(1 << 16):
+            pass
+        log.engine("after\n")
+        after = reader.read(1 << 16).decode().splitlines()
+    assert re.fullmatch(r"vlm-runtime: 4\d lines are missing here, since nobody took them", after[-2])
+    assert after[-1] == "after"
+
+
+def test_closed_standard_streams_are_taken_by_nothing_else() -> None:
+    program = (
+        "from vlm_runtime.log_pipe import occupy_standard_streams; import os; occupy_standard_streams(); r, w = os.pipe(); "
+        "raise SystemExit(0 if min(r, w) > 2 and os.readlink('/proc/self/fd/1') == '/dev/null' else 1)"
+    )
+    closed = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program], check=False)
+    assert closed.returncode == 0
 
 
 def test_the_runtimes_own_questions_are_left_out_and_those_of_others_stay() -> None:

@@ -50,7 +50,7 @@ class Engine:
     def server_info(self) -> dict[str, object]:
         return {"version": "0.5.23"}
 
-    def has_pulse(self) -> bool:
+    def has_pulse(self, timeout_seconds: float) -> bool:
         return self.pulse
 
     def computes(self) -> bool:
