@@ -7,10 +7,12 @@ count as absent, since some clouds write these labels on every node.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from vlm_api.plan import Sharing
 from vlm_operator.facts.discovery import Offer
+from vlm_operator.facts.instances import instance_family
 from vlm_operator.facts.labels import integer, text
 from vlm_operator.facts.products import Product, product
 from vlm_operator.facts.types import GpuFacts
@@ -30,9 +32,16 @@ _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 def provided(labels: Mapping[str, Any], offer: Offer) -> GpuFacts | None:
     """What the cloud's own labels say of the node's GPUs; None where they name none.
 
-    CoreWeave comes before GKE, because it writes GKE's label as well, with its own names.
+    CoreWeave comes before GKE, because it writes GKE's label as well, with its own names. The type of the instance comes
+    last, since it says nothing of how the GPUs are shared.
     """
-    return _coreweave(labels, offer) or _gke(labels, offer) or _aws(labels, offer) or _azure(labels, offer)
+    return (
+        _coreweave(labels, offer)
+        or _gke(labels, offer)
+        or _aws(labels, offer)
+        or _azure(labels, offer)
+        or _by_instance_type(labels, offer)
+    )
 
 
 def _coreweave(labels: Mapping[str, Any], offer: Offer) -> GpuFacts | None:
@@ -75,8 +84,9 @@ def _aws(labels: Mapping[str, Any], offer: Offer) -> GpuFacts | None:
         memory_mib = known.only_memory_mib if known else None
         if nominal_mib and nominal_mib > 0:
             memory_mib = (known.memory_near(nominal_mib) if known else None) or nominal_mib
-        keys = (f"{prefix}-name", f"{prefix}-memory")
-        return _facts("karpenter", labels, offer, keys, known, memory_mib, integer(labels, f"{prefix}-count"))
+        keys, count = (f"{prefix}-name", f"{prefix}-memory"), integer(labels, f"{prefix}-count")
+        # Instances with a part of a card have 0 of them there.
+        return replace(_facts("karpenter", labels, offer, keys, known, memory_mib, count), virtual=count == 0)
     return None
 
 
@@ -91,6 +101,26 @@ def _azure(labels: Mapping[str, Any], offer: Offer) -> GpuFacts | None:
     # The vendor alone; the model stands in the size's name: Standard_ND96isr_H100_v5.
     known = product(text(labels, _INSTANCE_TYPE))
     return _facts("aks", labels, offer, (_INSTANCE_TYPE, _AKS), known, None, None)
+
+
+def _by_instance_type(labels: Mapping[str, Any], offer: Offer) -> GpuFacts | None:
+    """EKS without Karpenter and Azure's own sizes outside of AKS: whose type it is, is also who is said to have told."""
+    instance_type = text(labels, _INSTANCE_TYPE)
+    if instance_type is None:
+        return None
+    inferred = f"label {_INSTANCE_TYPE} is {instance_type}, and no label tells the GPU itself"
+    if family := instance_family(instance_type):
+        known, nominal_mib = product(family.product), family.memory_mib
+        memory_mib = None
+        if nominal_mib is not None:
+            memory_mib = (known.memory_near(nominal_mib) if known else None) or nominal_mib
+        facts = _facts("karpenter", labels, offer, (_INSTANCE_TYPE,), known, memory_mib, None)
+        return replace(facts, product=family.product, virtual=family.part, inferred=inferred)
+    # The N sizes are those with GPUs; some of them have a part of a card.
+    known = product(instance_type) if instance_type.startswith("Standard_N") else None
+    if known is None:
+        return None
+    return replace(_facts("aks", labels, offer, (_INSTANCE_TYPE,), known, None, None), inferred=inferred)
 
 
 def _facts(

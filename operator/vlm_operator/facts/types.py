@@ -44,6 +44,8 @@ class GpuFacts:
     """Labels of this node that hold a pod to the same hardware, best first; empty where it has none."""
     claims: bool = False
     """True: devices come through dynamic resource allocation (ResourceSlices), not as an extended resource."""
+    inferred: str | None = None
+    """What the facts were taken from, in one sentence, where nothing names the GPU itself."""
     ambiguous: str | None = None
     """Why the labels cannot be trusted to describe every device of the node, in one sentence."""
 

@@ -107,6 +107,16 @@ def choose_hardware(
                 path="spec.hardware",
             )
         )
+    if best.gpu.inferred:
+        findings.append(
+            Finding(
+                severity=Severity.INFO,
+                reason="HardwareInferred",
+                message=f"{best.gpu.inferred}: {_words(best.gpu)} and {_memory(best.gpu)} are what such machines have; "
+                "install GPU feature discovery to be sure, also of how GPUs are shared",
+                path="spec.hardware",
+            )
+        )
     if best.gpu.source == "unknown":
         findings.append(
             Finding(

@@ -122,3 +122,55 @@ def test_the_cloud_names_the_gpu_where_discovery_could_not():
     found = gpu(labels)
     assert (found.source, found.product, str(found.compute_capability)) == ("gfd", "nvidia-h100-80gb", "9.0")
     assert found.match_labels == {f"{GKE}accelerator": "nvidia-h100-80gb"}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "product", "capability", "memory_mib"),
+    [
+        ("p5.48xlarge", "h100", (9, 0), 81_559),
+        ("p5en.48xlarge", "h200", (9, 0), 143_771),
+        ("p4d.24xlarge", "a100", (8, 0), 40_960),
+        ("p6-b200.48xlarge", "b200", (10, 0), 183_359),
+        ("g6e.xlarge", "l40s", (8, 9), 45_776),
+        ("g6.large", "l4", (8, 9), 22_888),
+        ("g4dn.metal", "t4", (7, 5), 15_109),
+        ("g7.2xlarge", "rtx-pro-4500", (12, 0), 32_768),
+        ("g7e.48xlarge", "rtx-pro-server-6000", (12, 0), 97_887),
+    ],
+)
+def test_a_machine_that_only_says_which_one_it_is_is_known_by_its_type(instance_type, product, capability, memory_mib):
+    found = gpu({"node.kubernetes.io/instance-type": instance_type})
+    assert (found.source, found.product, found.compute_capability, found.memory_mib) == (
+        "karpenter",
+        product,
+        capability,
+        memory_mib,
+    )
+    assert found.match_labels == {"node.kubernetes.io/instance-type": instance_type}
+    assert instance_type in found.inferred
+
+
+def test_a_part_of_a_card_is_virtual_and_its_memory_unknown():
+    found = gpu({"node.kubernetes.io/instance-type": "g6f.xlarge"})
+    assert (found.virtual, found.memory_mib) == (True, None)
+    karpenter = "karpenter.k8s.aws/instance-gpu"
+    found = gpu({f"{karpenter}-name": "l4", f"{karpenter}-count": "0", f"{karpenter}-memory": "2861"})
+    assert (found.virtual, found.memory_mib) == (True, 2861)
+
+
+def test_azure_s_sizes_are_known_outside_of_aks_as_well():
+    found = gpu({"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"})
+    assert (found.source, found.compute_capability, found.memory_mib) == ("aks", (9, 0), None)
+
+
+@pytest.mark.parametrize(
+    "instance_type", ["m7i.48xlarge", "p9.48xlarge", "p5", "p5.", "ecs.gn7.xlarge", "n1-standard-4", ""]
+)
+def test_other_machines_say_nothing(instance_type):
+    found = gpu({"node.kubernetes.io/instance-type": instance_type})
+    assert (found.source, found.product, found.inferred) == ("unknown", None, None)
+
+
+def test_what_discovery_says_counts_before_the_type_of_the_machine():
+    labels = {"node.kubernetes.io/instance-type": "p5.48xlarge", "nvidia.com/gpu.product": "NVIDIA-L4"}
+    assert gpu(labels).product == "NVIDIA-L4"

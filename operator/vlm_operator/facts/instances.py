@@ -1,0 +1,37 @@
+"""Instance types as the last resort: a node of a cloud that says only which machine it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import yaml
+
+# A family and a size: p5.48xlarge, g4dn.metal. Types of other clouds are written otherwise.
+_TYPE: Final = re.compile(r"([a-z][a-z0-9-]{1,15})\.(?:[0-9]{0,3}x?large|metal(?:-[0-9]{1,3}xl)?)")
+
+
+@dataclass(frozen=True)
+class InstanceFamily:
+    """One row of instance_types.yaml."""
+
+    product: str
+    memory_mib: int | None
+    """Nominal; None where the sizes differ."""
+    part: bool
+    """Whether an instance has a part of a card only."""
+
+
+def instance_family(instance_type: str | None) -> InstanceFamily | None:
+    """The family of an instance type such as ``p5.48xlarge``; None for one that is not in the table."""
+    found = _TYPE.fullmatch(instance_type or "")
+    return _table().get(found[1]) if found else None
+
+
+@cache
+def _table() -> dict[str, InstanceFamily]:
+    rows: list[dict[str, Any]] = yaml.safe_load(files(__package__).joinpath("instance_types.yaml").read_text("utf-8"))
+    return {row["family"]: InstanceFamily(row["product"], row.get("memoryMiB"), row.get("part", False)) for row in rows}
