@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,9 @@ from e2e.world import World, eventually  # noqa: E402
 from minicluster import images, kube, lifecycle, volumes  # noqa: E402
 from minicluster.paths import KUBECONFIG, RUN  # noqa: E402
 from minicluster.processes import Daemons  # noqa: E402
-from vlm_api.names import LABEL_PLAN, RUNTIME_MOUNT  # noqa: E402
+from vlm_api.names import LABEL_PLAN  # noqa: E402
 
 NAMESPACE, NAME = "vlm-drain", "drain"
-STAND_IN = REPOSITORY / "tests/unit/runtime/stand_in.py"
 # A stream takes some seconds: the stand-in needs 0.1 s a token.
 TOKENS = {"real": 48, "stand-in": 20}
 IMAGE_SIDE = {"real": 224, "stand-in": 32}
@@ -52,27 +50,13 @@ UPDATE_SECONDS = {"real": 900, "stand-in": 120}
 
 
 def spec(engine: str, update: int) -> dict[str, Any]:
-    """examples/qwen3-vl-cpu.yaml with two replicas. Each update changes a variable that no engine reads."""
-    found = deepcopy(services.cpu())
-    found |= {"replicas": 2, "security": {"allowedMediaDomains": ["images.example.com"]}}
-    found["engine"]["env"] = [{"name": "DRAIN_UPDATE", "value": str(update)}]
-    pod = found["template"]["spec"]
-    main: dict[str, Any] = pod["containers"][0]
-    # What two replicas and those on their way out really take, so that all of them have room on one node.
-    main["resources"] = {"requests": {"memory": "2Gi" if engine == "real" else "128Mi"}}
-    if engine == "stand-in":
-        found["engine"]["env"].append({"name": "STAND_IN", "value": '{"unknown_flags": true}'})
-        main["command"] = [
-            "python3",
-            f"{RUNTIME_MOUNT}/start.py",
-            "--engine-command",
-            "python3",
-            "/opt/stand-in/engine.py",
-        ]
-        main["volumeMounts"].append({"name": "stand-in", "mountPath": "/opt/stand-in", "readOnly": True})
-        pod["volumes"].append({"name": "stand-in", "configMap": {"name": "stand-in"}})
-        # The kubelet looks every second instead of every five, so that a start takes no longer than it does.
-        main |= {probe: {"periodSeconds": 1} for probe in ("startupProbe", "readinessProbe")}
+    """The service with two replicas. Each update changes a variable that no engine reads."""
+    closed = {"replicas": 2, "security": {"allowedMediaDomains": ["images.example.com"]}}
+    found = services.cpu(**closed) if engine == "real" else services.stand_in(**closed)
+    found["engine"].setdefault("env", []).append({"name": "DRAIN_UPDATE", "value": str(update)})
+    if engine == "real":
+        # What two replicas and those on their way out really take, so that all of them have room on one node.
+        found["template"]["spec"]["containers"][0]["resources"] = {"requests": {"memory": "2Gi"}}
     return found
 
 
@@ -88,9 +72,7 @@ def prepared(keep: bool) -> Iterator[World]:
     volumes.provide(NAMESPACE)
     world = World(NAMESPACE)
     try:
-        code = {"engine.py": STAND_IN.read_text()}
-        stand_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stand-in"}, "data": code}
-        world("apply", "-f", "-", stdin=json.dumps(stand_in))
+        world("apply", "-f", "-", stdin=json.dumps(services.stand_in_program()))
         yield world
     finally:
         remove(world)

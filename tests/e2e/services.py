@@ -7,6 +7,9 @@ from typing import Any
 
 import yaml
 from demo.services import example
+from unit.runtime.harness import STAND_IN
+
+from vlm_api.names import RUNTIME_MOUNT
 
 Spec = dict[str, Any]
 
@@ -21,6 +24,32 @@ def cpu_with_engine(**engine: Any) -> Spec:
     """The same with other fields of ``spec.engine``."""
     spec = cpu()
     return spec | {"engine": spec["engine"] | engine}
+
+
+def stand_in(**changes: Any) -> Spec:
+    """The same service below the same runtime, with tests/unit/runtime/stand_in.py in the engine's place: it streams and
+    drains as SGLang does, and starts in a second. Needs ``stand_in_program``."""
+    spec = cpu(**changes)
+    spec["engine"]["env"] = [{"name": "STAND_IN", "value": '{"unknown_flags": true}'}]
+    pod = spec["template"]["spec"]
+    main: dict[str, Any] = pod["containers"][0]
+    main["command"] = ["python3", f"{RUNTIME_MOUNT}/start.py", "--engine-command", "python3", "/opt/stand-in/engine.py"]
+    main["volumeMounts"].append({"name": "stand-in", "mountPath": "/opt/stand-in", "readOnly": True})
+    main["resources"] = {"requests": {"memory": "128Mi"}}
+    # The kubelet looks every second instead of every five, so that a start takes no longer than it does.
+    main |= {probe: {"periodSeconds": 1} for probe in ("startupProbe", "readinessProbe")}
+    pod["volumes"].append({"name": "stand-in", "configMap": {"name": "stand-in"}})
+    return spec
+
+
+def stand_in_program() -> dict[str, Any]:
+    """The ConfigMap that those pods mount."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "stand-in"},
+        "data": {"engine.py": STAND_IN.read_text()},
+    }
 
 
 def l40s(*, tensor: int = 1) -> Spec:
