@@ -59,7 +59,7 @@ class PodView:
     @property
     def pulling(self) -> bool:
         """Whether its first container is still waited for: images are pulled, volumes mounted."""
-        here = self.node is not None and not self.running and not self.restarts
+        here = self.scheduled_at is not None and not self.running and not self.restarts
         return here and not self.ready and not self.deleting and self.failure is None
 
     @property

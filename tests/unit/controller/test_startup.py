@@ -77,6 +77,7 @@ def test_a_pod_that_waits_for_a_node_failed_or_ends_is_pulling_nothing() -> None
     since = "2026-01-01T00:00:00Z"
     for other in (
         pod(running=False, node=None),
+        pod(running=False),
         pod(running=False, scheduled_at=since, failure=failed),
         pod(running=False, scheduled_at=since, deleting=True),
         pod(running=False, scheduled_at=since, restarts=1),
