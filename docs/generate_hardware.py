@@ -43,11 +43,10 @@ def rows() -> Iterator[str]:
     for found in yaml.safe_load(PRODUCTS.read_text()):
         capability, sizes = found["computeCapability"], found.get("memoryMiB", [])
         memory = ", ".join(f"{size:,}" for size in sizes) or "from its label"
-        large_enough = {
-            family for family, wanted, least in measured if wanted == capability and max(sizes, default=least) >= least
-        }
+        largest = max(sizes, default=None)
+        families = {f for f, on, least in measured if on == capability and (largest is None or largest >= least)}
         cells = [" ".join(found["tokens"]), capability, GENERATIONS[capability], memory]
-        yield f"| {' | '.join([*cells, ', '.join(sorted(large_enough)) or 'none'])} |"
+        yield f"| {' | '.join([*cells, ', '.join(sorted(families)) or 'none'])} |"
 
 
 def sets() -> Iterator[tuple[str, str, int]]:
