@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
+IDLE_COLOUR: Final = "#e0e0e0"
 STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "vlm-operator",
@@ -72,7 +73,7 @@ def rounds_plot(result: Result) -> str:
             if found and not result.has_curve:
                 mean = sum(r.requests_per_second for r in found) / len(found)
                 axes.axhline(mean, color=colour, linewidth=1, alpha=0.5)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.15 * max((r.requests_per_second for r in result.rounds if r.counted), default=1.0) or 1.0)
         axes.set_xlabel("runs in their order")
         axes.set_ylabel("requests/s")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -125,15 +126,21 @@ def ratio_plot(rows: Sequence[tuple[str, float, float, float]], title: str) -> s
         return _svg(figure)
 
 
-def shares_plot(bars: Mapping[str, Mapping[str, float]], unit: str) -> str:
-    """Stacked bars: bar -> part -> amount. Parts have the same colour in all bars."""
-    parts = list(dict.fromkeys(part for amounts in bars.values() for part in amounts))
+def shares_plot(bars: Mapping[str, Mapping[str, float]], parts: Sequence[str], unit: str) -> str:
+    """Stacked bars: bar -> part -> amount. Parts stand in the order of ``parts``, with one colour in all bars."""
+    parts = [part for part in parts if any(part in amounts for amounts in bars.values())]
     with _figure(1.0 + 0.55 * len(bars)) as (figure, (axes,)):
         names = list(bars)
         left = [0.0] * len(names)
         for number, part in enumerate(parts):
             amounts = [bars[name].get(part, 0.0) for name in names]
-            axes.barh(names, amounts, left=left, color=COLOURS[number % len(COLOURS)], label=part)
+            axes.barh(
+                names,
+                amounts,
+                left=left,
+                color=IDLE_COLOUR if part == "idle" else COLOURS[number % len(COLOURS)],
+                label=part,
+            )
             left = [a + b for a, b in zip(left, amounts, strict=True)]
         axes.invert_yaxis()
         axes.set_xlabel(unit)

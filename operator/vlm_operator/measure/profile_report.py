@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from vlm_operator.measure import plots
 from vlm_operator.measure.kernels import Work
 from vlm_operator.measure.report import commands, heading, page, paragraph, plot, table
 from vlm_operator.measure.timeline import SHOWN, Stage
 
-NOTE = (
+IDLE: Final = "idle"
+NOTE: Final = (
     "The shares are of the time of all kernels; where several ran at once they add up to more than the time that passed. "
     "A GEMM counts as limited by bandwidth where it does fewer operations for each byte than the device's arithmetic and "
     "memory allow at their best (the roofline's ridge, dense BF16, by the data sheet); bytes are those that must move once."
@@ -23,9 +25,11 @@ def profile_report(
     parts = [paragraph(f"{stage.name}: {stage.sentence()}.", "verdict") for stage in stages]
     bars = {}
     for stage in stages:
-        amounts = {work.value: time / 1000 for work, time in stage.by_work().items()}
-        bars[stage.name] = {**amounts, "idle": stage.trace.idle_us / 1000}
-    parts.append(plot(plots.shares_plot, bars, "milliseconds"))
+        whole = stage.trace.work_us + stage.trace.idle_us
+        amounts = {work.value: 100 * time / whole for work, time in stage.by_work().items()}
+        bars[stage.name] = {**amounts, IDLE: 100 * stage.trace.idle_us / whole}
+    kinds = [*(work.value for work in Work), IDLE]
+    parts.append(plot(plots.shares_plot, bars, kinds, "% of the time of all work and of idle time"))
     for stage in stages:
         parts += _stage(stage)
     parts += [paragraph(f"Note: {note}.", "note") for note in notes]
@@ -39,7 +43,7 @@ def _stage(stage: Stage) -> list[str]:
     rows: list[tuple[object, ...]] = [
         (work.value, f"{time / 1000:,.2f}", f"{time / trace.work_us:.1%}") for work, time in stage.by_work().items()
     ]
-    rows.append(("idle", f"{trace.idle_us / 1000:,.2f}", ""))
+    rows.append((IDLE, f"{trace.idle_us / 1000:,.2f}", ""))
     largest = [
         (
             k.name,
@@ -85,7 +89,8 @@ def steps_sentence(stage: Stage) -> str:
     if not steps:
         return "The trace marks no step."
     sizes = ", ".join(str(batch) for _, batch in steps[:SHOWN])
-    return f"{len(steps)} steps; requests in each: {sizes}{', …' if len(steps) > SHOWN else ''}."
+    count = f"{len(steps)} step" + ("s" if len(steps) > 1 else "")
+    return f"{count}; requests in each: {sizes}{', …' if len(steps) > SHOWN else ''}."
 
 
 def shapes(found: Sequence[Sequence[int]]) -> str:

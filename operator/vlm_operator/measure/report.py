@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
@@ -13,13 +14,14 @@ from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import PERCENTS
 
 NO_PLOTS: Final = "Plots are left out, since Matplotlib is not installed: pip install 'vlm-operator[report]'."
+_NUMBER: Final = re.compile(r"[-≤ ]*[0-9][0-9,.]*(e-?[0-9]+)?%?( to [0-9,.]+)?|-")
 STYLE: Final = """
 :root { color-scheme: light }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a }
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #ddd } h3 { font-size: 1rem }
 table { border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .8rem .25rem 0; text-align: right; vertical-align: top }
-th:first-child, td:first-child, td.text, th.text { text-align: left } th { color: #555; font-weight: 600 }
+td.text, th.text { text-align: left } th { color: #555; font-weight: 600 }
 tbody tr { border-top: 1px solid #eee }
 pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; border-radius: 4px }
 .verdict { font-weight: 600; font-size: 1.05rem } .bad { color: #b00020 } .note { color: #555 }
@@ -47,15 +49,19 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; the first column is text, the others are numbers unless they are long."""
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{' class=text' if len(str(cell)) > 24 else ''}>{escape(str(cell))}</td>" for cell in row)
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    """A table. Columns of numbers are set to the right, texts to the left."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    texts = [
+        any(cell.strip() and not _NUMBER.fullmatch(cell) for cell in column) for column in zip(*cells, strict=True)
+    ]
+    texts = texts or [True] * len(head)
+
+    def line(tag: str, row: Sequence[str]) -> str:
+        kinds = [" class=text" if text else "" for text in texts]
+        return "<tr>" + "".join(f"<{tag}{k}>{escape(c)}</{tag}>" for k, c in zip(kinds, row, strict=True)) + "</tr>"
+
+    body = "".join(line("td", row) for row in cells)
+    return f"<table><thead>{line('th', head)}</thead><tbody>{body}</tbody></table>"
 
 
 def plot(draw: Callable[..., str], *arguments: object) -> str:

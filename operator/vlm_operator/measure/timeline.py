@@ -47,9 +47,11 @@ class Stage:
         return self.by_work().get(work, 0.0) / self.trace.work_us if self.trace.work_us else 0.0
 
     def gemm_share(self) -> float:
-        """The part of all work that is matrix products, those of the vision encoder among them."""
+        """The part of the kernels' or operators' time that is matrix products, the vision encoder's among them."""
         vision = sum(p.duration_us for p in self.trace.pieces if p.work is Work.VISION and p.inner is Work.GEMM)
-        return self.share(Work.GEMM) + (vision / self.trace.work_us if self.trace.work_us else 0.0)
+        times = self.by_work()
+        operators = self.trace.work_us - times.get(Work.HOST, 0.0)
+        return (times.get(Work.GEMM, 0.0) + vision) / operators if operators else 0.0
 
     def kernels(self) -> list[Kernel]:
         """The kernels, those that took longest first."""
