@@ -226,3 +226,23 @@ def test_the_same_seen_again_is_the_same_status_with_all_of_it() -> None:
     )
     first = conclude(service(), full, None, NOW)
     assert conclude(service(), full, first, LATER) == first
+
+
+def test_a_service_that_serves_all_day_costs_no_write_however_its_traffic_moves() -> None:
+    """Each look of the operator, every five minutes: the status that follows is the same JSON as before."""
+    status = conclude(service(), seen(asked(), asked()), None, NOW)
+    traffic = [(0, 0, 0), (300, 20, 0), (499, 30, 3), (4000, 130, 9), (40_000, 700, 399), (9000, 90, 4), (10, 10, 9)]
+    first_told = None
+    for look, (received, repeated, fell_back) in enumerate(traffic):
+        told = SeenImages(
+            received=received, repeated=repeated, fell_back=fell_back, window_seconds=min(300 * look, 3600)
+        )
+        reports = [
+            asked(images=told, elapsed_seconds=300.0 * look, feature_pool=pool(fallbacks=1000 * look)) for _ in range(2)
+        ]
+        status = conclude(service(), seen(*reports), status, LATER)
+        if status.effective is not None and status.effective.images is not None and first_told is None:
+            first_told = status.to_api()
+        assert first_told in (None, status.to_api())
+    assert first_told is not None
+    assert first_told["effective"]["images"] == {"declared": "Unknown", "repeatedPercent": 5}
