@@ -19,7 +19,7 @@ BUDGET_SECONDS = {
     "chart": 60,
     "apiserver": 240,
     "conformance": 300,
-    "engine": 300,
+    "engine": 420,
     "cluster": 30,
     "e2e": 900,
 }
