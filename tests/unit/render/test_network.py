@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -41,6 +41,8 @@ def _port_matches(rule: dict[str, Any], port: int, protocol: str) -> bool:
 
 def _in_block(block: dict[str, Any], address: str) -> bool:
     where = ip_address(address)
+    if isinstance(where, IPv6Address) and where.ipv4_mapped:
+        where = where.ipv4_mapped  # as it leaves the pod
     return where in ip_network(block["cidr"]) and not any(where in ip_network(e) for e in block.get("except", ()))
 
 
