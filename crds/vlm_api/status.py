@@ -127,6 +127,39 @@ class Effective(ApiModel):
     """How often images come back in the traffic of all pods."""
 
 
+class Benchmark(ApiModel):
+    """What `kubectl vlm bench` measured last. TTFT: time to the first token; TPOT: time per token after it."""
+
+    time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When the measurement ended."""
+    plan_hash: str
+    """The plan that was measured."""
+    concurrency: int
+    """Requests at once; of a curve, those with the most requests a second."""
+    rounds: int
+    """Rounds that count."""
+    requests: int
+    """Requests of all rounds."""
+    failures: int
+    """Those that were not answered."""
+    requests_per_second: float
+    """Answered requests a second, the mean over rounds."""
+    output_tokens_per_second: float
+    """Output tokens a second, the mean over rounds."""
+    ttft_p50_milliseconds: float | None = None
+    """Half of all requests had their first token by then."""
+    ttft_p95_milliseconds: float | None = None
+    """95 of 100."""
+    ttft_p99_milliseconds: float | None = None
+    """99 of 100."""
+    tpot_p50_milliseconds: float | None = None
+    """Half of all requests took at most this for each later token."""
+    tpot_p95_milliseconds: float | None = None
+    """95 of 100."""
+    tpot_p99_milliseconds: float | None = None
+    """99 of 100."""
+
+
 class VLMServiceStatus(ApiModel):
     """What the operator knows about a service."""
 
@@ -158,6 +191,8 @@ class VLMServiceStatus(ApiModel):
     """How far the slowest pod is, while one starts."""
     effective: Effective | None = None
     """What the running engine says it uses, and where that differs from the plan."""
+    benchmark: Benchmark | None = None
+    """What `kubectl vlm bench` measured last. The command writes it, the operator keeps it."""
 
 
 class VLMService(ApiModel):

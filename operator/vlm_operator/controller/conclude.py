@@ -52,6 +52,7 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         model=seen.inspection if seen.inspection and seen.inspection.digest else None,
         startup=startup(seen, now),
         effective=effective(seen, service.spec.workload.images.reuse.value, previous.effective if previous else None),
+        benchmark=previous.benchmark if previous else None,
     )
 
 
