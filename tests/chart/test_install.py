@@ -37,6 +37,7 @@ def test_the_pod_is_admitted_where_only_restricted_pods_are(installed: Cluster) 
         ("watch", "resourceslices.resource.k8s.io"),
         ("watch", "pods"),
         ("create", "deployments.apps"),
+        ("patch", "networkpolicies.networking.k8s.io"),
         ("create", "events.events.k8s.io"),
     ],
 )
