@@ -84,6 +84,8 @@ def test_a_service_against_itself_has_no_winner(vlm: Command, served: Served, re
         assert target["engine"]["counted"]["images that had come before"] == 0
     assert one["engine"]["settings"]["max_running_requests"] == 4
     assert vlm.left_behind() == []
+    kept = served.world.service(served.name)["status"]["benchmark"]
+    assert kept["requestsPerSecond"] == one["results"][0]["requestsPerSecond"]
     everything = "".join(path.read_text() for path in vlm.folder.iterdir())
     assert served.api_key not in everything
     assert served.hub_token not in everything

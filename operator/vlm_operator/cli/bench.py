@@ -8,6 +8,7 @@ import secrets
 import shlex
 import sys
 
+from vlm_operator.cli.bench_status import remember
 from vlm_operator.cli.bench_tables import print_each, print_result
 from vlm_operator.cli.bench_targets import Measured, against, measured
 from vlm_operator.cli.bench_twin import twin_target
@@ -55,6 +56,8 @@ def bench(options: argparse.Namespace) -> int:
                 results.append(_measure(options, connection, subject, load, targets, None, notes, records))
             for change in changes:
                 results.append(_measure(options, connection, subject, load, [], change, notes, records))
+            if why := remember(connection, subject, results[0]):
+                print(f"note: {why}", file=sys.stderr)
     except InvalidInput as error:
         raise InvalidInputs([str(error)]) from error
     return _show(options, results, passed, records)

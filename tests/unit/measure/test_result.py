@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 from unit.measure.rounds import LOAD, answers, result, round_at
 
+from vlm_operator.cli.bench_status import summary
 from vlm_operator.measure.driver import MARK
 from vlm_operator.measure.rounds import Round, read_line, round_of, summarize
 
@@ -96,6 +98,7 @@ def test_only_rounds_that_both_have_are_compared() -> None:
     assert "2 pairs of rounds are too few" in comparison.sentence()
 
 
+NOW = datetime(2026, 11, 29, 12, tzinfo=timezone.utc)
 CURVE = replace(LOAD, concurrency=(1, 8, 64, 400))
 
 
@@ -137,3 +140,11 @@ def test_a_setting_that_the_engine_tells_otherwise_is_shown() -> None:
     told = replace(round_at(1, 0, 4.0), settings={"max_running_requests": 4})
     assert result([told]).differs() == {"max_running_requests": (8, 4)}
     assert result([replace(told, settings={"max_running_requests": "8"})]).differs() == {}
+
+
+def test_the_status_keeps_the_best_point_of_a_curve() -> None:
+    found = summary("ab12", result(curve((1, 40, 900), (8, 8, 1500), (64, 2, 2400)), load=CURVE), NOW)
+    assert found is not None
+    assert (found.concurrency, found.requests_per_second, found.failures) == (64, 20.0, 0)
+    assert (found.plan_hash, found.time) == ("ab12", "2026-11-29T12:00:00Z")
+    assert summary("ab12", result([]), NOW) is None
