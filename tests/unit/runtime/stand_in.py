@@ -2,7 +2,8 @@
 
 ``STAND_IN`` in the environment is a JSON object with what should happen otherwise:
 
-``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long /ready is 503), ``exit_code`` and ``last_words``
+``start_seconds`` (how long it says nothing), ``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long
+/ready is 503), ``image_seconds`` (how long a question takes), ``exit_code`` and ``last_words``
 (end during the load), ``images`` (received and repeated, in its metrics), ``refuse_images`` (answer them with 400),
 ``ready_path`` (false: as before 0.5.20), ``unknown_flags`` (take them, as a pod's plan has many),
 ``ignore_dead_worker`` (live on without it), ``leave_orphan`` (seconds that a process without a parent lives).
@@ -82,6 +83,7 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(0.1)
             self.wfile.write(b"data: [DONE]\n\n")
             return
+        time.sleep(TOLD.get("image_seconds", 0.0))
         url = body["messages"][0]["content"][0]["image_url"]["url"]
         width, height = struct.unpack(">II", base64.b64decode(url.partition(",")[2])[16:24])
         log(f"question to {body['model']} about an image of {width} x {height}")
@@ -147,6 +149,7 @@ parser.add_argument("--node-rank")
 parser.add_argument("--dist-init-addr")
 args = parser.parse_known_args()[0] if TOLD.get("unknown_flags") else parser.parse_args()
 
+time.sleep(TOLD.get("start_seconds", 0.0))
 log(f"server_args={vars(args)}")
 log(f"device={os.environ.get('VLMSERVE_DEVICE')} path={os.environ.get('PYTHONPATH')}")
 if TOLD.get("leave_orphan"):

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from unit.runtime.harness import Container, make_plan
 
 from minicluster.ports import free_port
-from vlm_api.plan import ExpectedHardware, Setting, Source
+from vlm_api.plan import ExpectedHardware, ServingPlan, Setting, Source
 from vlm_api.reasons import FAILURES
 from vlm_runtime.processes import children
 
@@ -39,6 +40,20 @@ def engine_of(container: Container) -> int:
     """The stand-in's main process."""
     (pid,) = children(container.process.pid)
     return pid
+
+
+def on_gpus(**runtime: object) -> ServingPlan:
+    return make_plan(
+        hardware={"device": "cuda"}, runtime={"hardware": ExpectedHardware(device="cuda", devices=1), **runtime}
+    )
+
+
+def a_driver_that_does_not_answer(folder: Path) -> dict[str, str]:
+    """A pynvml whose calls wait in C, where no signal reaches Python; the environment that finds it."""
+    (folder / "pynvml.py").write_text(
+        "import ctypes\nclass NVMLError(Exception): pass\ndef nvmlInit(): ctypes.CDLL(None).pause()\n"
+    )
+    return {"PYTHONPATH": str(folder)}
 
 
 class Stream(threading.Thread):
@@ -105,6 +120,14 @@ class TestStart:
         assert run.failure()["reason"] == "StartupTimeout"
         assert "LoadingWeights" in run.failure()["message"]
 
+    def test_a_driver_that_does_not_answer_ends_the_start_with_its_budget(
+        self, container: Start, tmp_path: Path
+    ) -> None:
+        run = container(on_gpus(startup_budget_seconds=2), env=a_driver_that_does_not_answer(tmp_path))
+        assert run.wait_exit(15) == 1
+        assert run.failure()["reason"] == "StartupTimeout"
+        assert "the driver does not answer" in run.failure()["message"]
+
     def test_engines_without_a_ready_endpoint_are_asked_for_their_health(self, container: Start) -> None:
         run = container(make_plan(engine={"version": "0.5.19"}), ready_path=False)
         run.wait_ready()
@@ -164,14 +187,34 @@ class TestSecrets:
 
 
 class TestStop:
-    def test_sigterm_during_the_load_ends_at_once_and_is_no_failure(self, container: Start) -> None:
-        run = container(load_seconds=60)
-        run.wait_for(lambda: "Load weight begin" in run.log(), "loading")
+    @pytest.mark.parametrize(
+        ("phase", "slow"),
+        [
+            ("Starting", "start_seconds"),
+            ("LoadingWeights", "load_seconds"),
+            ("WarmingUp", "warmup_seconds"),
+            ("FirstImage", "image_seconds"),
+        ],
+    )
+    def test_sigterm_before_the_pod_is_ready_ends_at_once_and_is_no_failure(
+        self, container: Start, phase: str, slow: str
+    ) -> None:
+        run = container(**{slow: 60})
+        run.wait_for(lambda: phase in run.get("/startupz")[1], phase)
         began = time.monotonic()
         run.terminate()
         assert run.wait_exit() == 0
         assert time.monotonic() - began < 5
         assert not run.termination_log.exists()
+
+    def test_sigterm_while_a_lost_driver_does_not_answer_ends_at_once(self, container: Start, tmp_path: Path) -> None:
+        run = container(on_gpus(), env=a_driver_that_does_not_answer(tmp_path))
+        run.wait_for(lambda: "CheckingHardware" in run.get("/startupz")[1], "checking the hardware")
+        began = time.monotonic()
+        run.terminate()
+        assert run.wait_exit() == 0
+        assert time.monotonic() - began < 5
+        assert "before there was an engine" in run.log()
 
     def test_running_streams_are_finished_and_new_ones_are_taken_until_the_endpoints_have_moved(
         self, container: Start
@@ -335,7 +378,6 @@ class TestBeforeTheEngine:
         assert run.report()["firstImageSeconds"] is None
 
     def test_a_missing_driver_is_a_note_and_the_engine_starts(self, container: Start) -> None:
-        plan = make_plan(hardware={"device": "cuda"}, runtime={"hardware": ExpectedHardware(device="cuda", devices=1)})
-        run = container(plan)
+        run = container(on_gpus())
         run.wait_ready()
         assert "NVIDIA driver" in run.report()["hardware"]["note"]
