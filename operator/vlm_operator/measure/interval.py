@@ -2,7 +2,7 @@
 
 The interval is Hesterberg's expanded percentile bootstrap ("What Teachers Should Know About the Bootstrap", The American
 Statistician 69:4, 2015, section 3.3): the plain percentile interval of n values is too narrow by about
-sqrt((n - 1) / n) and takes a normal quantile where Student's is due; with five pairs it holds the truth in some 83 of
+sqrt((n - 1) / n) and takes a normal quantile where Student's is due; with five pairs it holds the truth in some 84 of
 100 cases instead of 95. Its tails are therefore taken at Phi(-sqrt(n / (n - 1)) t).
 """
 
