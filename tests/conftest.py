@@ -16,12 +16,12 @@ BUDGET_SECONDS = {
     "docs": 20,
     "demo": 10,
     "monitoring": 40,
-    "chart": 60,
+    "chart": 120,
     "apiserver": 240,
     "conformance": 300,
     "engine": 420,
     "cluster": 30,
-    "e2e": 900,
+    "e2e": 960,
 }
 
 _seconds: dict[str, float] = defaultdict(float)
