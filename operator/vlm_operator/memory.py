@@ -141,6 +141,12 @@ def engine_capacity_defaults(memory_mib: int | None, tensor: int) -> tuple[int, 
     return chunk, small if tensor < 4 else large
 
 
+def activations_mib(memory_mib: int, *, chunked_prefill: int, decode_graph: int, tensor: int, pipeline: int) -> float:
+    """What the engine leaves for activations and graphs by itself: arg_groups/memory_hook.py of 0.5.23."""
+    reserved = 512 + max(chunked_prefill, 2048) * 1.5 + tensor * pipeline * 128 + decode_graph * 2
+    return max(reserved, 10 * 1024) if memory_mib > 60 * 1024 else reserved
+
+
 def static_fraction(
     memory_mib: int, *, chunked_prefill: int, decode_graph: int, tensor: int, pipeline: int, vision_hidden: int | None
 ) -> float:
@@ -149,9 +155,9 @@ def static_fraction(
     arg_groups/memory_hook.py of 0.5.23: what activations and graphs need is subtracted, then a factor for the vision
     encoder. The encoder's depth counts as 24 there, whatever it is; an unknown width is taken as the widest, 1152.
     """
-    reserved = 512 + max(chunked_prefill, 2048) * 1.5 + tensor * pipeline * 128 + decode_graph * 2
-    if memory_mib > 60 * 1024:
-        reserved = max(reserved, 10 * 1024)
+    reserved = activations_mib(
+        memory_mib, chunked_prefill=chunked_prefill, decode_graph=decode_graph, tensor=tensor, pipeline=pipeline
+    )
     hidden = vision_hidden or 1152
     complexity = 24 * hidden**2 / (24 * 1024**2)
     factor = 0.95 * min(max(1 - 0.1 * (complexity - 1), 0.8), 1.05)

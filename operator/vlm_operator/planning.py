@@ -36,11 +36,12 @@ from vlm_operator.facts.models import model_facts
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
 from vlm_operator.resolve import findings as notes
-from vlm_operator.resolve.budget import Budget, budget, fit_findings
+from vlm_operator.resolve.budget import Budget, budget, fit_findings, host_cache_mib
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
 from vlm_operator.resolve.pipeline import resolve
+from vlm_operator.resolve.pod_memory import limit_findings
 from vlm_operator.resolve.releases import release_findings
 from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.splits import split_findings
@@ -125,6 +126,8 @@ def make_plan(
         *notes.shared_memory_findings(context),
         *split_findings(context, declared),
     ]
+    sums = _plan_memory(context, declared, total, pool)
+    findings += limit_findings(spec.template, sums.host_memory_mib or 0)
     settings = list(declared)
     return ServingPlan(
         service=ServiceRef(name=service.name, namespace=service.namespace),
@@ -137,7 +140,7 @@ def make_plan(
         ),
         hardware=_plan_hardware(spec, choice, gpu),
         settings=settings,
-        memory=_plan_memory(context, declared, total, pool),
+        memory=sums,
         resources=PlanResources(devices_per_pod=context.devices_per_pod, pods=spec.multinode.node_count),
         runtime=_plan_runtime(service, runtime_image, context, gpu),
         findings=sorted(findings, key=lambda f: (list(Severity).index(f.severity), f.reason, f.message)),
@@ -248,8 +251,10 @@ def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: 
     image, images = context.image, images_in_flight(context)
     pinned = images * image.bytes / 2 / memory.MIB if images and image and context.cuda else 0
     travelling = images * image.bytes / memory.MIB if images and image else 0
-    host = memory.HOST_BASE_MIB + memory.HOST_PER_DEVICE_MIB * max(context.devices_per_pod, 1) + pinned + travelling
-    free = total.free_mib
+    free, devices = total.free_mib, max(context.devices_per_pod, 1)
+    kv_mib = max(free - pool_mib, 0) if free is not None else 0
+    each = memory.HOST_PER_DEVICE_MIB + total.offloaded_mib + host_cache_mib(declared, kv_mib)
+    host = memory.HOST_BASE_MIB + each * devices + pinned + travelling
     if not context.cuda:
         host += memory.weights_mib(context.model, 1) or 0
     return PlanMemory(

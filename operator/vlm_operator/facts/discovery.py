@@ -58,11 +58,14 @@ def discovered(labels: Mapping[str, Any], offer: Offer) -> Reading | None:
         name = text(labels, f"{prefix}.product")
         memory_mib, count = integer(labels, f"{prefix}.memory"), integer(labels, f"{prefix}.count")
         sharing, replicas = Sharing.MIG, max(1, integer(labels, f"{prefix}.replicas") or 1)
+    memory_mib = memory_mib if memory_mib and memory_mib > 0 else None
+    whole = sharing is not Sharing.MIG and not is_virtual
+    untrue, memory_mib = _contradiction(name, capability, memory_mib) if whole else (None, memory_mib)
     gpu = GpuFacts(
         source="gfd",
         product=name,
         compute_capability=capability,
-        memory_mib=memory_mib if memory_mib and memory_mib > 0 else None,
+        memory_mib=memory_mib,
         devices=_devices(count, replicas, offer),
         allocatable=offer.allocatable,
         sharing=sharing,
@@ -70,7 +73,7 @@ def discovered(labels: Mapping[str, Any], offer: Offer) -> Reading | None:
         driver=driver_version(labels),
         cuda=_cuda_version(labels),
         match_labels=_match_labels(labels, prefix, capability),
-        ambiguous=_ambiguous(labels, count, replicas, offer) or virtual,
+        ambiguous=_ambiguous(labels, count, replicas, offer) or virtual or untrue,
     )
     return Reading(gpu, _unusable(labels, name, virtual, offer))
 
@@ -123,6 +126,25 @@ def _ambiguous(labels: Mapping[str, Any], count: int | None, replicas: int, offe
             "it holds more than one GPU model, and the labels describe one of them"
         )
     return None
+
+
+def _contradiction(
+    name: str | None, capability: ComputeCapability | None, memory_mib: int | None
+) -> tuple[str | None, int | None]:
+    """A sentence where labels say of a whole card what no card of its name is, and the memory as far as it is believed."""
+    known = product(name)
+    if known is None:
+        return None, memory_mib
+    if capability is not None and capability != known.compute_capability:
+        return (
+            f"labels {_MAJOR} and minor say {capability}, and cards named {name} have {known.compute_capability}",
+            memory_mib,
+        )
+    sizes = known.memory_mib
+    if memory_mib is not None and sizes and not min(sizes) / 2 < memory_mib < max(sizes) * 2:
+        listed = " or ".join(f"{size:,}" for size in sizes)
+        return f"label {_MEMORY} is {memory_mib} and counts MiB, but cards named {name} have {listed} MiB", None
+    return None, memory_mib
 
 
 def _unusable(labels: Mapping[str, Any], name: str | None, virtual: str | None, offer: Offer) -> str | None:

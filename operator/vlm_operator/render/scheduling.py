@@ -13,7 +13,7 @@ GPU_TOLERATION: Manifest = {"key": "nvidia.com/gpu", "operator": "Exists"}
 def resources(plan: ServingPlan) -> Manifest:
     """Devices as limit and request, which must be equal for extended resources; memory as a request alone.
 
-    A memory limit is left to the user: image bursts and pinned pages would turn a guessed one into a killed engine.
+    A memory limit is left to the user (docs/tuning.md, "The pod's memory"): a guessed one would kill an engine that serves.
     """
     limits: dict[str, Any] = {}
     requests: dict[str, Any] = {}

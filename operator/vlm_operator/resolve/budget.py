@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +34,12 @@ class Budget:
     """Tokens of one declared request: text in, images, text out."""
     requests: int | None
     """Requests that run at once, where limited."""
+    activations_mib: int | None = None
+    """What the engine would leave for activations and graphs at least."""
+    most_tokens: int | None = None
+    """Tokens that the KV cache may hold, where the user limits them (max_total_tokens)."""
+    offloaded_mib: int = 0
+    """Weights that are kept in the host's memory (cpu_offload_gb), which weights_mib does not count."""
 
     @property
     def free_mib(self) -> int | None:
@@ -71,8 +78,11 @@ def budget(context: Context, declared: Declared) -> Budget:
     limit = declared.value("max_running_requests")
     graph = _number(declared.value("cuda_graph_max_bs_decode"), min(graph, int(limit)) if limit else graph)
     fraction = declared.value("mem_fraction_static")
-    reserved = None
+    reserved, activations = None, None
     if device is not None:
+        activations = math.ceil(
+            memory.activations_mib(device, chunked_prefill=chunk, decode_graph=graph, tensor=tensor, pipeline=pipeline)
+        )
         share = (
             float(fraction)
             if fraction is not None
@@ -90,9 +100,15 @@ def budget(context: Context, declared: Declared) -> Budget:
     images = context.image.tokens * workload.images.per_request if context.image else 0
     kv_bytes = 1 if str(declared.value("kv_cache_dtype") or "").startswith("fp8") else 2
     cache = declared.value("SGLANG_VLM_CACHE_SIZE_MB")
+    weights = memory.weights_mib(_quantized(context.model, declared), tensor * pipeline)
+    offloaded = min(_offload_mib(declared), weights or 0) if context.cuda else 0
+    most_tokens = declared.value("max_total_tokens")
     return Budget(
         device_mib=device,
-        weights_mib=memory.weights_mib(_quantized(context.model, declared), tensor * pipeline),
+        weights_mib=None if weights is None else weights - offloaded,
+        activations_mib=activations,
+        most_tokens=int(most_tokens) if most_tokens and context.cuda else None,
+        offloaded_mib=offloaded,
         reserved_mib=reserved,
         embedding_cache_mib=_number(cache, ENGINE_EMBEDDING_CACHE_MIB) if context.cuda else 0,
         kv_token_bytes=memory.kv_bytes_per_token(context.model, tensor, pipeline, kv_bytes),
@@ -103,14 +119,35 @@ def budget(context: Context, declared: Declared) -> Budget:
     )
 
 
-# Quantisation while loading: one byte a weight, whatever the files hold.
-ONE_BYTE_WEIGHTS = ("fp8", "w8a8_fp8", "w8a8_int8")
+# Quantisation while loading -> bytes of a weight, whatever the files hold. MXFP8 has a byte for 32 weights as their scale,
+# NVFP4 one for 16 weights of half a byte each.
+LOADED_BYTES = {"fp8": 1.0, "w8a8_fp8": 1.0, "w8a8_int8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4_online": 0.5 + 1 / 16}
 
 
 def _quantized(model: ModelFacts, declared: Declared) -> ModelFacts:
-    if declared.value("quantization") in ONE_BYTE_WEIGHTS:
-        return replace(model, bytes_per_parameter=min(model.bytes_per_parameter, 1.0))
+    bytes_each = LOADED_BYTES.get(str(declared.value("quantization")))
+    if bytes_each is not None:
+        return replace(model, bytes_per_parameter=min(model.bytes_per_parameter, bytes_each))
     return model
+
+
+def _offload_mib(declared: Declared) -> int:
+    """Weights of each rank that stay in the host's memory: ``cpu_offload_gb`` counts GiB (utils/offloader.py)."""
+    return int(float(declared.value("cpu_offload_gb") or 0) * 1024)
+
+
+# Host copies of KV cache, as a multiple of the device's (mem_cache/kv_cache_builder.py), where no size is given.
+HICACHE_RATIO = 2.0
+
+
+def host_cache_mib(declared: Declared, kv_mib: int) -> int:
+    """Pinned host memory of one rank for the hierarchical cache; 0 without it. ``hicache_size`` counts GB."""
+    if not declared.value("enable_hierarchical_cache"):
+        return 0
+    size = int(declared.value("hicache_size") or 0)
+    if size > 0:
+        return math.ceil(size * 1e9 / memory.MIB)
+    return math.ceil(kv_mib * float(declared.value("hicache_ratio") or HICACHE_RATIO))
 
 
 def _number(value: Any, default: int) -> int:
@@ -127,7 +164,7 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
     assert free is not None
     need = total.kv_mib(1) + pool_mib
     if free >= max(need, 1):
-        return _queueing(total, free - pool_mib)
+        return [*_queueing(total, free - pool_mib), *_little_reserve(context, total)]
     if context.gpu.source == "spec":
         return [_only_a_least(total, need)]
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
@@ -149,6 +186,8 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
 def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
     """Tells how many declared requests the KV cache holds, where that is fewer than are declared."""
     token_mib = (total.kv_token_bytes or 0) * total.request_tokens / memory.MIB
+    if total.most_tokens is not None:
+        kv_mib = min(kv_mib, int(total.most_tokens * (total.kv_token_bytes or 0) / memory.MIB))
     if total.requests is None or not token_mib or kv_mib >= total.requests * token_mib:
         return []
     held = max(int(kv_mib / token_mib), 1)
@@ -160,6 +199,25 @@ def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
             f"{total.requests:,} are declared to run at once: the others wait. Declare what really runs at once, "
             "or use more GPUs, fp8 (engine.settings.kv_cache_dtype: fp8_e5m2) or more replicas",
             path="spec.workload.concurrency",
+        )
+    ]
+
+
+def _little_reserve(context: Context, total: Budget) -> list[Finding]:
+    """A user's mem_fraction_static that leaves less than the engine would leave for activations and graphs at least."""
+    choice, least = context.choices.settings.get("mem_fraction_static"), total.activations_mib
+    if choice is None or least is None or total.reserved_mib is None or total.reserved_mib >= least:
+        return []
+    assert total.device_mib is not None
+    most = math.floor((1 - least / total.device_mib) * 1000) / 1000
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            reason="ReserveTooSmall",
+            message=f"mem_fraction_static {choice.value} leaves {total.reserved_mib:,} MiB of {total.device_mib:,} MiB for "
+            f"activations and CUDA graphs, and the engine by itself leaves at least {least:,} MiB: it can run out of memory "
+            f"while it serves; take {most} or less, or leave it to the engine",
+            path=choice.path,
         )
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from vlm_api.plan import Finding, Setting
 from vlm_operator.resolve.context import Context, Declared, left
-from vlm_operator.resolve.rules import attention, cpu, doors, engine, hardware, profile, user, workload
+from vlm_operator.resolve.rules import attention, cpu, doors, engine, hardware, profile, refusals, user, workload
 
 Rule = Callable[[Context, Declared], Iterable[Setting | Finding]]
 
@@ -15,6 +15,8 @@ USER: tuple[Rule, ...] = (
     user.possible,
     user.reachable,
     user.keyed,
+    refusals.another_server,
+    refusals.own_devices,
     attention.consistent,
     doors.control_paths,
     doors.media_domains,

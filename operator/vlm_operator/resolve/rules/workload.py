@@ -104,6 +104,15 @@ def consistent(context: Context, declared: Declared) -> Iterator[Finding]:
             f"{length}: the engine refuses such requests; raise context_length or lower the workload's tokens",
             path=context.choices.settings["context_length"].path,
         )
+    most = declared.value("max_total_tokens")
+    if most is not None and context.cuda and int(most) < total.request_tokens:
+        yield Finding(
+            severity=Severity.WARNING,
+            reason="ContextTooShort",
+            message=f"a declared request has {total.request_tokens:,} tokens with its images, and max_total_tokens limits the "
+            f"whole KV cache to {most}: no such request is served; raise it, or leave it to the engine",
+            path=context.choices.settings["max_total_tokens"].path,
+        )
     scaling, running = context.spec.scaling, declared.value("max_running_requests")
     target = scaling.target_in_flight if scaling else None
     if target is not None and running is not None and target > int(running):

@@ -1,0 +1,161 @@
+"""What works on no cluster is refused at once; sums follow the settings that change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.plan.builders import node, plan, service
+
+from vlm_api.plan import Finding
+from vlm_operator.errors import InvalidInput
+
+
+def engine(*args: str, **more: Any) -> dict[str, Any]:
+    return {"version": "0.5.23", "args": list(args), **more}
+
+
+def env(name: str, value: str) -> dict[str, Any]:
+    return engine(env=[{"name": name, "value": value}])
+
+
+def of(reason: str, made: Any) -> list[Finding]:
+    return [f for f in made.findings if f.reason == reason]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "says"),
+    [
+        ({"engine": engine("--encoder-only")}, "spec.engine.args[0]", "vision encoder's output"),
+        ({"engine": engine("--language-only")}, "spec.engine.args[0]", "another engine to encode"),
+        ({"engine": engine("--is-embedding")}, "spec.engine.args[0]", "answers no chat request"),
+        ({"engine": engine("--skip-tokenizer-init")}, "spec.engine.args[0]", "token numbers only"),
+        ({"engine": engine("--smg-grpc-mode")}, "spec.engine.args[0]", "gRPC in place of HTTP"),
+        (
+            {"engine": engine("--grpc-port", "9"), "security": {"apiKeySecretRef": {"name": "k", "key": "k"}}},
+            "spec.engine.args[0]",
+            "takes no API key",
+        ),
+        ({"engine": engine("--base-gpu-id", "4")}, "spec.engine.args[0]", "the pod has 1 GPU, numbered from 0"),
+        (
+            {"engine": engine("--gpu-id-step", "2"), "parallelism": {"tensor": 2}},
+            "spec.engine.args[0]",
+            "the pod has 2 GPUs, numbered from 0",
+        ),
+        ({"engine": env("NVIDIA_VISIBLE_DEVICES", "all")}, "spec.engine.env[0]", "which GPUs are its own"),
+        (
+            {"engine": env("CUDA_VISIBLE_DEVICES", "0"), "parallelism": {"tensor": 2}},
+            "spec.engine.env[0]",
+            "must show all 2 GPUs",
+        ),
+        ({"engine": env("CUDA_VISIBLE_DEVICES", "3")}, "spec.engine.env[0]", "must show all 1 GPU of the pod"),
+        ({"engine": env("CUDA_VISIBLE_DEVICES", "")}, "spec.engine.env[0]", "must show all 1 GPU of the pod"),
+    ],
+)
+def test_what_no_cluster_makes_work_is_refused_with_the_step(spec, path, says):
+    with pytest.raises(InvalidInput) as refused:
+        plan(service(**spec))
+    assert str(refused.value).startswith(f"{path}: ")
+    assert says in str(refused.value)
+    assert "remove" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"engine": engine("--base-gpu-id", "0", "--gpu-id-step", "1"), "parallelism": {"tensor": 2}},
+        {"engine": engine("--gpu-id-step", "2")},
+        {"engine": env("CUDA_VISIBLE_DEVICES", "1,0"), "parallelism": {"tensor": 2}},
+        {"engine": env("NVIDIA_VISIBLE_DEVICES", "void"), "hardware": {"device": "cpu"}},
+        {"engine": engine("--grpc-port", "9")},
+    ],
+)
+def test_what_works_is_not_refused(spec):
+    assert not plan(service(**spec)).errors
+
+
+BIG = {"uri": "hf://Qwen/Qwen3-VL-32B-Instruct"}
+SMALL_CARD = ("l40s", "NVIDIA-L40S", 46_068, "8.9")
+
+
+def test_weights_that_are_offloaded_to_the_host_are_not_counted_on_the_gpu_but_in_the_pod():
+    few = {"concurrency": 2, "images": {"width": 512, "height": 512}}
+    made = plan(service(model=BIG, workload=few, engine=engine("--cpu-offload-gb", "40")), node(*SMALL_CARD))
+    assert not made.errors
+    without = plan(service(model=BIG, workload=few, engine=engine()), node(*SMALL_CARD))
+    assert without.errors
+    assert without.memory.weights_mib - made.memory.weights_mib == 40 * 1024
+    assert made.memory.host_memory_mib - without.memory.host_memory_mib == 40 * 1024
+
+
+@pytest.mark.parametrize(("method", "share"), [("fp8", 0.5), ("mxfp8", 0.516), ("nvfp4_online", 0.282)])
+def test_weights_that_are_quantised_while_loading_are_smaller(method, share):
+    whole = plan(service()).memory.weights_mib
+    made = plan(service(engine=engine("--quantization", method)))
+    assert made.memory.weights_mib == pytest.approx(whole * share, rel=0.01)
+
+
+def test_the_hierarchical_cache_is_pinned_in_the_pod_s_memory():
+    bare = plan(service(engine=engine())).memory
+    twice = plan(service(engine=engine("--enable-hierarchical-cache"))).memory
+    assert twice.host_memory_mib - bare.host_memory_mib == pytest.approx(2 * bare.kv_cache_mib, abs=256)
+    given = plan(service(engine=engine("--enable-hierarchical-cache", "--hicache-size", "100"))).memory
+    assert given.host_memory_mib - bare.host_memory_mib == pytest.approx(100e9 / 2**20, abs=256)
+
+
+def test_a_fraction_that_leaves_too_little_for_activations_is_told_with_one_that_does_not():
+    (finding,) = of("ReserveTooSmall", plan(service(engine=engine("--mem-fraction-static", "0.97"))))
+    assert "leaves 2,447 MiB of 81,559 MiB" in finding.message
+    assert "take 0.8" in finding.message
+    assert not of("ReserveTooSmall", plan(service(engine=engine("--mem-fraction-static", "0.8"))))
+    assert not of("ReserveTooSmall", plan(service(engine=engine())))
+
+
+def test_a_kv_cache_too_small_for_one_declared_request_is_told():
+    (finding,) = of("ContextTooShort", plan(service(engine=engine("--max-total-tokens", "100"))))
+    assert "512 tokens" in finding.message
+    assert not of("ContextTooShort", plan(service(engine=engine("--max-total-tokens", "100000"))))
+
+
+def test_a_limited_kv_cache_says_how_many_requests_it_holds():
+    (finding,) = of("KvCacheHoldsFewer", plan(service(engine=engine("--max-total-tokens", "51200"))))
+    assert "about 100 requests" in finding.message
+
+
+def resources(**kinds: Any) -> dict[str, Any]:
+    return {"template": {"spec": {"containers": [{"name": "main", "resources": kinds}]}}}
+
+
+def test_a_memory_limit_below_what_the_pod_asks_for_is_refused_with_both():
+    with pytest.raises(InvalidInput, match=r"limits.memory: 4,096 MiB are less than the 9,984 MiB"):
+        plan(service(**resources(limits={"memory": "4Gi"})))
+
+
+def test_a_memory_limit_that_is_too_low_under_load_is_told():
+    made = plan(service(**resources(limits={"memory": "8Gi"}, requests={"memory": "4Gi"})))
+    (finding,) = of("MemoryLimitTooLow", made)
+    assert "8,192 MiB are less than the 9,984 MiB" in finding.message
+    assert not of("MemoryLimitTooLow", plan(service(**resources(limits={"memory": "64Gi"}))))
+
+
+@pytest.mark.parametrize(
+    ("labels", "says", "memory_mib"),
+    [
+        ({"memory_mib": 80}, "label nvidia.com/gpu.memory is 80 and counts MiB", None),
+        ({"memory_mib": 85_520_809_984}, "counts MiB", None),
+        ({"capability": "8.0"}, "say 8.0, and cards named NVIDIA-H100-80GB-HBM3 have 9.0", 81_559),
+    ],
+)
+def test_labels_that_no_card_of_that_name_bears_are_told(labels, says, memory_mib):
+    made = plan(None, node(**labels))
+    (finding,) = of("AmbiguousLabels", made)
+    assert says in finding.message
+    assert made.hardware.memory_mib == memory_mib
+    assert not made.errors
+
+
+@pytest.mark.parametrize("memory_mib", [81_559, 79_000, 95_830])
+def test_sizes_that_differ_a_little_are_believed(memory_mib):
+    made = plan(None, node(memory_mib=memory_mib))
+    assert made.hardware.memory_mib == memory_mib
+    assert not of("AmbiguousLabels", made)
