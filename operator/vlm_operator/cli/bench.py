@@ -41,7 +41,7 @@ def bench(options: argparse.Namespace) -> int:
         subject = measured(connection, options.name)
         load, notes = load_of(
             subject.service,
-            replicas=len(subject.target.pods),
+            replicas=subject.replicas,
             concurrency=_levels(options.concurrency),
             requests=options.requests,
         )

@@ -28,6 +28,8 @@ class Measured:
     plan: PlanStatus
     template: Document
     target: Target
+    replicas: int
+    """Those that answer."""
 
     def planned(self) -> dict[str, Any]:
         """The settings that the plan passes to the engine."""
@@ -57,7 +59,7 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
     addresses = tuple(
         address
         for pod in connection.pods(name)
-        if (address := (pod.get("status") or {}).get("podIP")) and is_ready(pod)
+        if (address := (pod.get("status") or {}).get("podIP")) and is_ready(pod) and leads(pod)
     )
     target = Target(
         name=label or name,
@@ -68,7 +70,14 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
         pods=addresses,
         settings=tuple(s.name for s in status.plan.settings if s.applied),
     )
-    return Measured(raw, service, status.plan, json.loads(data[POD_TEMPLATE_KEY]), target)
+    template = json.loads(data[POD_TEMPLATE_KEY])
+    return Measured(raw, service, status.plan, template, target, status.ready_replicas or 1)
+
+
+def leads(pod: Document) -> bool:
+    """Whether the pod answers requests: of a group over several nodes, only the leader does."""
+    labels = pod["metadata"].get("labels") or {}
+    return bool(labels.get("leaderworkerset.sigs.k8s.io/worker-index", "0") == "0")
 
 
 def is_ready(pod: Document) -> bool:

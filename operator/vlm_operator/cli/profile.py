@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY, MAIN_CONTAINER
-from vlm_operator.cli.bench_targets import Measured, is_ready, measured
+from vlm_operator.cli.bench_targets import Measured, is_ready, leads, measured
 from vlm_operator.cli.cluster import Connection, connect
 from vlm_operator.cli.console import make_console
 from vlm_operator.cli.errors import ClusterError, InvalidInputs
@@ -48,7 +48,7 @@ def profile(options: argparse.Namespace) -> int:
         connection = connect(options)
         subject = measured(connection, options.name)
         concurrency = [options.concurrency] if options.concurrency is not None else []
-        load, notes = load_of(subject.service, replicas=len(subject.target.pods), concurrency=concurrency)
+        load, notes = load_of(subject.service, replicas=subject.replicas, concurrency=concurrency)
     except InvalidInput as error:
         raise InvalidInputs([str(error)]) from error
     pod = _pod(connection, options.name)
@@ -88,8 +88,7 @@ def profile(options: argparse.Namespace) -> int:
 def _pod(connection: Connection, name: str) -> str:
     """The pod that is recorded: the first that answers; of a group, its leader."""
     for pod in connection.pods(name):
-        worker = (pod["metadata"].get("labels") or {}).get("leaderworkerset.sigs.k8s.io/worker-index", "0")
-        if is_ready(pod) and worker == "0":
+        if is_ready(pod) and leads(pod):
             return str(pod["metadata"]["name"])
     raise ClusterError(f"no pod of {name} is ready: `kubectl vlm status {name}` says why")
 

@@ -36,9 +36,8 @@ class Load:
     """Requests of a round; None: WAVES for each in flight."""
 
     def requests_at(self, concurrency: int) -> int:
-        """Requests of a round at that concurrency; never fewer than run at once."""
-        wanted = self.requests if self.requests is not None else max(WAVES * concurrency, FEWEST_REQUESTS)
-        return max(wanted, concurrency)
+        """Requests of a round at that concurrency."""
+        return self.requests if self.requests is not None else max(WAVES * concurrency, FEWEST_REQUESTS)
 
     def to_json(self) -> dict[str, Any]:
         """As the program in the pod reads it."""
@@ -87,6 +86,8 @@ def load_of(
         if not value
     ]
     levels = tuple(dict.fromkeys(concurrency)) or ((workload.concurrency or DEFAULT_CONCURRENCY) * max(replicas, 1),)
+    if requests is not None and requests < max(levels):
+        raise InvalidInput("--requests", f"{requests} are fewer than the {max(levels)} that run at once: give more")
     load = Load(
         input_tokens=workload.input_tokens or DEFAULT_INPUT_TOKENS,
         output_tokens=workload.output_tokens or DEFAULT_OUTPUT_TOKENS,
