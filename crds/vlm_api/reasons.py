@@ -61,6 +61,10 @@ FAILURES: Final[dict[str, str]] = {
     ),
     "StartupTimeout": "The engine did not become ready within its budget. See the phase in status.startup.",
     "EngineExited": "The engine ended without being asked to.",
+    "BadApiKey": (
+        "No client can send the API key in a header. Write printable ASCII characters without spaces into the Secret of "
+        "spec.security.apiKeySecretRef."
+    ),
     "BadPlan": "The runtime could not read its plan. Look at the ConfigMap that the pod mounts.",
 }
 

@@ -20,7 +20,7 @@ from vlm_api.report import Failure, FoundHardware
 from vlm_runtime import nvml, server, shared_memory
 from vlm_runtime.cgroup import oom_kills
 from vlm_runtime.client import EngineClient
-from vlm_runtime.command import BadEnvironment, EngineCommand, engine_command
+from vlm_runtime.command import BadApiKey, BadEnvironment, EngineCommand, engine_command
 from vlm_runtime.engine_process import EngineProcess, adopt_orphans
 from vlm_runtime.failure import failure, fatal
 from vlm_runtime.feature_pool import PoolWatch
@@ -102,6 +102,8 @@ def _run(chosen: Options, events: SimpleQueue[Event], output: Output) -> Failure
         command = _command(plan, chosen)
     except ValidationError as error:
         return failure("BadPlan", f"{chosen.plan} is no ServingPlan: {_first_problems(error)}.")
+    except BadApiKey as error:
+        return failure("BadApiKey", f"{error}.")
     except (OSError, BadEnvironment) as error:
         return failure("BadPlan", f"{error}.")
 

@@ -25,6 +25,10 @@ class BadEnvironment(Exception):
     """The pod lacks what the plan needs. ``str()`` is one sentence with the variable and the next step."""
 
 
+class BadApiKey(Exception):
+    """No client can send the key. ``str()`` is one sentence with the variable."""
+
+
 @dataclass(frozen=True)
 class EngineCommand:
     """What is started, and how it is reached afterwards."""
@@ -55,7 +59,7 @@ def engine_command(
 
     ``launcher``: what comes before the plan's arguments, such as ``[python3, -m, sglang.launch_server]``. ``library``:
     the folder that holds this runtime, put first on the child's PYTHONPATH so that the engine finds the plugins.
-    ``port``: replaces the plan's port. Raises BadEnvironment for a group whose variables are missing.
+    ``port``: replaces the plan's port. Raises BadEnvironment for a group whose variables are missing, BadApiKey.
     """
     args = [*plan.engine.args]
     env = {**plan.engine.env, **environ}
@@ -68,17 +72,17 @@ def engine_command(
     else:
         env.pop(ENV_DEVICE, None)
 
-    key = env.pop(ENV_API_KEY, None) or None
-    written_key = option(args, "--api-key")
+    key = _api_key(ENV_API_KEY, env.pop(ENV_API_KEY, ""))
+    written_key = _api_key("--api-key", option(args, "--api-key") or "")
     if written_key is None and key is not None:
-        args += ["--api-key", key]
+        args.append(f"--api-key={key}")  # in one word: a key may begin with a dash
     if port is not None:
         args += ["--port", str(port)]
     rank = 0
     if plan.runtime.nodes > 1:
         rank, group = _group(plan.runtime.nodes, environ)
         args += group
-    listens_on = int(option(args, "--port") or ENGINE_PORT)
+    listens_on = _port(option(args, "--port"))
     env[ENV_GUARD] = str(listens_on)
     return EngineCommand(
         argv=(*launcher, *args),
@@ -88,6 +92,19 @@ def engine_command(
         tls=option(args, "--ssl-certfile") is not None,
         rank=rank,
     )
+
+
+def _port(value: str | None) -> int:
+    # What is no number, the engine itself refuses with better words.
+    return int(value) if value is not None and value.isdecimal() else ENGINE_PORT
+
+
+def _api_key(name: str, value: str) -> str | None:
+    # The line break that an editor, or echo, leaves at the end of a Secret is no part of any key.
+    key = value.strip()
+    if not all("!" <= character <= "~" for character in key):
+        raise BadApiKey(f"{name} holds spaces, line breaks or characters beyond ASCII")
+    return key or None
 
 
 def _group(nodes: int, environ: Mapping[str, str]) -> tuple[int, list[str]]:

@@ -11,12 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from vlm_runtime.command import EngineCommand
 from vlm_runtime.failure import Exit
 from vlm_runtime.output import LineSplitter, Output
 from vlm_runtime.processes import children
+from vlm_runtime.sglang import drain_file
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _READ_BYTES: Final = 1 << 16
@@ -48,10 +50,14 @@ class EngineProcess:
         return self._pid
 
     def start(self) -> None:
-        """Starts it, from the thread that lives longest. Raises OSError where the program is not there."""
+        """Starts it, from the thread that lives longest.
+
+        Raises OSError where the program is not there, ValueError for words that the kernel does not take.
+        """
         program = self._command.argv[0]
         if not os.access(program, os.X_OK):
             raise FileNotFoundError(errno.ENOENT, "there is no such program", program)
+        Path(drain_file(self._command.port)).unlink(missing_ok=True)  # of a run before in the same pod
         read_end, write_end = os.pipe()
         try:
             self._pid = os.posix_spawn(
@@ -72,6 +78,11 @@ class EngineProcess:
             os.close(write_end)
         self._reader = threading.Thread(target=self._read, args=(read_end,), name="log", daemon=True)
         self._reader.start()
+
+    def end_connections(self) -> None:
+        """Has the engine end each connection with its next answer, so that clients go to other pods."""
+        with contextlib.suppress(OSError):
+            Path(drain_file(self._command.port)).touch()
 
     def terminate(self) -> None:
         """Asks the main process to end. Only that one: it ends its workers itself, after their last request."""
@@ -100,6 +111,7 @@ class EngineProcess:
     def clear(self, timeout_seconds: float = 5.0) -> None:
         """After the engine's end: ends what it left behind, so that the pipe closes and the last lines are there."""
         self.kill()
+        Path(drain_file(self._command.port)).unlink(missing_ok=True)
         deadline = time.monotonic() + timeout_seconds
         # Again and again: what a dying process leaves behind is adopted only then.
         while (left := children(os.getpid())) and time.monotonic() < deadline:

@@ -58,8 +58,12 @@ def secrets_in(env: Mapping[str, str]) -> list[str]:
 
 
 def _spellings(secret: str) -> set[str]:
-    """The value as it stands in plain text, JSON, Python's repr and a URL."""
-    return {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, safe="")}
+    """The value, and each of its lines, as they stand in plain text, JSON, Python's repr and a URL."""
+    lines = {line.strip() for line in secret.splitlines()}
+    plain = {secret, secret.strip(), *(line for line in lines if len(line) >= _SHORTEST_SECRET)} - {""}
+    return {
+        spelling for one in plain for spelling in (one, json.dumps(one)[1:-1], repr(one)[1:-1], quote(one, safe=""))
+    }
 
 
 def _mask_field(match: re.Match[str]) -> str:

@@ -82,6 +82,8 @@ class Supervisor:
             self._engine.start()
         except OSError as error:
             return self._lost(failure("EngineExited", f"The engine could not be started: {error}."))
+        except ValueError as error:
+            return self._lost(failure("BadPlan", f"Arguments or variables cannot be given to a process: {error}."))
         threading.Thread(target=watch, args=(self._engine.pid,), name="watcher", daemon=True).start()
         self._after(self._state.remaining_seconds, self._start_is_too_slow)
         while True:
@@ -136,6 +138,7 @@ class Supervisor:
         elif self._state.was_ready:
             self._stopping = True
             self._state.ends(Phase.DRAINING)
+            self._engine.end_connections()
             delay = self._endpoint_delay_seconds
             self._output.say(
                 f"{name}: not ready from now on; serving {delay:g} s longer, until no new requests come here"

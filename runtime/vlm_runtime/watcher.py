@@ -25,6 +25,8 @@ WORKER_GRACE_SECONDS: Final = 75.0
 MISSES_UNTIL_UNREADY: Final = 3
 # An engine that refuses a correct question refuses it again.
 REFUSALS_UNTIL_FAILURE: Final = 3
+# What a socket's timeout can express is less than what a plan may allow.
+LONGEST_QUESTION_SECONDS: Final = 86_400.0
 # Before the pod takes requests; where the engine does not answer, it is asked again whenever images are counted.
 _INFO_ATTEMPTS: Final = 3
 # The engine puts its metrics together in the thread that also takes requests, which takes it some milliseconds.
@@ -122,7 +124,7 @@ class Watcher:
                     runtime.served_model_name,
                     runtime.probe_image_width,
                     runtime.probe_image_height,
-                    timeout_seconds=max(self._state.remaining_seconds, 1.0),
+                    timeout_seconds=min(max(self._state.remaining_seconds, 1.0), LONGEST_QUESTION_SECONDS),
                 )
             except EngineUnreachable as error:
                 self._say(f"the first image was not answered: {error}")

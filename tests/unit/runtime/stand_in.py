@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 TOLD = json.loads(os.environ.get("STAND_IN", "{}"))
 warm = threading.Event()
@@ -121,7 +122,7 @@ def server_info() -> dict:
 
 def worker_is_stopped() -> bool:
     """As for SGLang, whose schedulers answer between two of their steps."""
-    stat = open(f"/proc/{process.pid}/stat").read()
+    stat = Path(f"/proc/{process.pid}/stat").read_text()
     return stat.rpartition(")")[2].split()[0] == "T"
 
 

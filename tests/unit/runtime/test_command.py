@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from unit.runtime.harness import make_plan
 
-from vlm_runtime.command import BadEnvironment, EngineCommand, engine_command
+from vlm_runtime.command import BadApiKey, BadEnvironment, EngineCommand, engine_command
 
 LAUNCHER = ["python3", "-m", "sglang.launch_server"]
 
@@ -37,7 +37,7 @@ def test_the_pods_environment_wins_over_the_plans() -> None:
 
 def test_the_api_key_becomes_a_flag_and_leaves_the_environment() -> None:
     found = command({"VLMSERVE_API_KEY": "sk-1"})
-    assert found.argv[-2:] == ("--api-key", "sk-1")
+    assert found.argv[-1:] == ("--api-key=sk-1",)
     assert "VLMSERVE_API_KEY" not in found.env
     assert found.api_key == "sk-1"
     assert "sk-1" not in repr(found)
@@ -47,7 +47,27 @@ def test_the_api_key_becomes_a_flag_and_leaves_the_environment() -> None:
 def test_a_key_that_the_user_wrote_himself_is_used_and_not_given_twice(args: list[str]) -> None:
     found = command({"VLMSERVE_API_KEY": "sk-1"}, engine={"args": args})
     assert found.api_key == "mine"
-    assert "sk-1" not in found.argv
+    assert not any("sk-1" in arg for arg in found.argv)
+
+
+def test_the_line_break_that_an_editor_leaves_at_the_end_of_a_key_is_no_part_of_it() -> None:
+    found = command({"VLMSERVE_API_KEY": "sk-1\n"})
+    assert (found.api_key, found.argv[-1]) == ("sk-1", "--api-key=sk-1")
+
+
+def test_a_key_that_begins_with_a_dash_is_no_flag() -> None:
+    assert command({"VLMSERVE_API_KEY": "--help"}).argv[-1] == "--api-key=--help"
+
+
+@pytest.mark.parametrize("key", ["two words", "two\nlines", "sk-ключ"])
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(BadApiKey, match="VLMSERVE_API_KEY") as refused:
+        command({"VLMSERVE_API_KEY": key})
+    assert key not in str(refused.value)
+
+
+def test_a_port_that_is_no_number_is_left_to_the_engine_to_refuse() -> None:
+    assert command(engine={"args": ["--port", "abc"]}).argv[-1] == "abc"
 
 
 @pytest.mark.parametrize(

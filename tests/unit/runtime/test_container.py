@@ -227,6 +227,7 @@ class TestStop:
         run.wait_for(lambda: run.get("/readyz")[0] == 503, "unready", seconds=1)
         late = Stream(run, tokens=5)
         assert run.report()["phase"] == "Draining"
+        assert Path(drain_file(run.engine_port)).exists()  # the guard then ends each connection with its answer
         assert run.get("/livez")[0] == 200
         assert run.wait_exit() == 0
         for stream in (long, late):
@@ -362,6 +363,23 @@ class TestBeforeTheEngine:
         assert run.wait_exit() == 1
         assert run.failure()["reason"] == "BadPlan"
         assert "/nowhere/plan.json" in run.failure()["message"]
+
+    @pytest.mark.parametrize("engine", [{"args": ["--served-model-name", "a\0b"]}, {"env": {"A=B": "c"}}])
+    def test_words_that_no_process_can_be_given_are_explained(
+        self, container: Start, engine: dict[str, object]
+    ) -> None:
+        run = container(make_plan(engine=engine))
+        assert run.wait_exit() == 1
+        assert run.failure()["reason"] == "BadPlan"
+        assert "Traceback" not in run.log()
+
+    def test_a_key_that_no_client_can_send_is_explained(self, container: Start) -> None:
+        run = container(env={"VLMSERVE_API_KEY": "two words"})
+        assert run.wait_exit() == 1
+        assert run.failure()["reason"] == "BadApiKey"
+
+    def test_a_budget_beyond_what_clocks_can_tell_is_no_hindrance(self, container: Start) -> None:
+        container(make_plan(runtime={"startup_budget_seconds": 10**30})).wait_ready()
 
     def test_a_group_without_its_variables_is_explained(self, container: Start) -> None:
         run = container(make_plan(runtime={"nodes": 2}))
