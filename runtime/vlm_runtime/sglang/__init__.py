@@ -7,3 +7,11 @@ from typing import Final
 
 # The port whose control paths the guard closes. Without it the guard does nothing.
 ENV_GUARD: Final = "VLMSERVE_GUARD_PORT"
+
+
+def drain_file(port: int | str) -> str:
+    """The file that is there while the pod drains: the runtime makes it, the guard in front of that port looks for it.
+
+    Not in TMPDIR, which the plan may set for the engine alone.
+    """
+    return f"/tmp/vlmserve-drains-{port}"

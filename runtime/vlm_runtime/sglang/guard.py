@@ -10,6 +10,7 @@ are cut out of ``/server_info`` for everyone.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
@@ -40,10 +41,15 @@ _REFUSED: Final = json.dumps({"error": {"message": _REFUSAL, "type": "forbidden"
 
 
 class Guard:
-    """An ASGI application in front of another one. A request that is let through costs one look into a set."""
+    """An ASGI application in front of another one. A request that is let through costs a look into a set and at a path.
 
-    def __init__(self, app: App) -> None:
+    While ``drain_file`` is there, each answer ends its connection: a client that keeps one connection for many requests
+    would otherwise come back to a pod that wants to end, until that has to cut an answer.
+    """
+
+    def __init__(self, app: App, drain_file: str | None = None) -> None:
         self._app = app
+        self._drain_file = drain_file
 
     def __getattr__(self, name: str) -> Any:
         # SGLang's workers keep their state on the application.
@@ -52,12 +58,26 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
+        if scope["type"] == "http" and self._drains():
+            send = _ending_connections(send)
         path = _path(scope)
         if not (path in OPEN_PATHS or path.startswith(OPEN_PREFIXES) or _is_local(scope)):
             return await _refuse(scope, send)
         if path in _INFO_PATHS:
             return await self._app(scope, receive, _Cutter(send))
         return await self._app(scope, receive, send)
+
+    def _drains(self) -> bool:
+        return self._drain_file is not None and os.path.exists(self._drain_file)
+
+
+def _ending_connections(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await send(message)
+
+    return sending
 
 
 class _Cutter:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from vlm_runtime.sglang import ENV_GUARD
+from vlm_runtime.sglang import ENV_GUARD, drain_file
 from vlm_runtime.sglang.files import refuse_files
 from vlm_runtime.sglang.guard import App, Guard, Message, Receive, Scope, Send
 from vlm_runtime.sglang.images import count_images
@@ -59,7 +59,7 @@ def behind_ours(app: App) -> Guard:
         count_images()
         refuse_files()  # last, in front of what counts
 
-    return Guard(OnceStarted(counted, started))
+    return Guard(OnceStarted(counted, started), drain_file(os.environ.get(ENV_GUARD, "")))
 
 
 class OnceStarted:

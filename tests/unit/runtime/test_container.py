@@ -21,6 +21,7 @@ from minicluster.ports import free_port
 from vlm_api.plan import ExpectedHardware, ServingPlan, Setting, Source
 from vlm_api.reasons import FAILURES
 from vlm_runtime.processes import children
+from vlm_runtime.sglang import drain_file
 
 Start = Callable[..., Container]
 KEY = "sk-a-key-that-must-not-be-seen"

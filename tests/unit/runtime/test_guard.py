@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +31,9 @@ async def engine(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body[10:]})
 
 
-def ask(path: str, client: str = "10.0.0.7", **scope: Any) -> tuple[int, bytes, dict[bytes, bytes]]:
+def ask(
+    path: str, client: str = "10.0.0.7", drain_file: str | None = None, **scope: Any
+) -> tuple[int, bytes, dict[bytes, bytes]]:
     """Status, body and headers of the answer to a GET from that address, or to another ``method``."""
     sent: list[Any] = []
 
@@ -38,7 +41,9 @@ def ask(path: str, client: str = "10.0.0.7", **scope: Any) -> tuple[int, bytes, 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await Guard(engine)({"type": "http", "method": "GET", "path": path, "client": (client, 1), **scope}, None, send)  # type: ignore[arg-type]
+        await Guard(engine, drain_file)(
+            {"type": "http", "method": "GET", "path": path, "client": (client, 1), **scope}, None, send
+        )  # type: ignore[arg-type]
 
     asyncio.run(run())
     return sent[0]["status"], b"".join(m.get("body", b"") for m in sent[1:]), dict(sent[0]["headers"])
@@ -112,6 +117,14 @@ def test_an_answer_that_cannot_be_read_is_not_shown() -> None:
 
 def test_other_answers_are_passed_on_as_they_come() -> None:
     assert json.loads(ask("/v1/models")[1]) == INFO
+
+
+def test_while_the_pod_drains_each_answer_ends_its_connection(tmp_path: Path) -> None:
+    file = tmp_path / "drains"
+    for draining, path in ((False, "/v1/models"), (True, "/v1/models"), (True, "/server_info"), (True, "/flush_cache")):
+        file.touch() if draining else file.unlink(missing_ok=True)
+        headers = ask(path, drain_file=str(file))[2]
+        assert (headers.get(b"connection") == b"close") is draining, path
 
 
 @pytest.mark.parametrize(("path", "closed"), [("/v1/realtime", False), ("/control", True)])
