@@ -8,6 +8,7 @@ import json
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from engine.conftest import KEY, Start
@@ -18,6 +19,7 @@ from unit.runtime.harness import Container
 from vlm_api.plan import Setting, Source
 from vlm_runtime.image import data_url
 from vlm_runtime.images import image_counts
+from vlm_runtime.sglang import drain_file
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -237,6 +239,23 @@ def ask_about(run: Container, url: str) -> tuple[int, bytes]:
     connection.request("POST", "/v1/chat/completions", json.dumps(question), headers)
     answer = connection.getresponse()
     return answer.status, answer.read()
+
+
+def test_a_connection_is_kept_until_the_pod_drains(serving: Container) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", serving.engine_port, timeout=30)
+
+    def ends() -> bool:
+        connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.will_close
+
+    assert not ends()
+    Path(drain_file(serving.engine_port)).touch()  # as the runtime does on SIGTERM
+    try:
+        assert ends()
+    finally:
+        Path(drain_file(serving.engine_port)).unlink()
 
 
 def test_the_engine_does_not_show_its_key(serving: Container) -> None:
