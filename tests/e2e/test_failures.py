@@ -158,8 +158,18 @@ def test_a_broken_revision_is_explained_and_does_not_block_the_next(applied: Ser
     assert waiting["reason"] == "CrashLoopBackOff"
     assert world.condition(name)[1] == "BadArgument"
 
+    # Half of what the engine's libraries alone take. Only the engine is killed, so the runtime can say it.
+    small = services.cpu()
+    small["template"]["spec"]["containers"][0]["resources"] = {
+        "requests": {"memory": "64Mi"},
+        "limits": {"memory": "300Mi"},
+    }
+    world.apply(name, small)
+    assert "memory" in world.wait_for(name, "False", "OutOfHostMemory", seconds=120)
+
     world.apply(name, services.cpu(model={"uri": "pvc://models/not-there"}))
-    assert "/models/not-there" in world.wait_for(name, "False", "ModelNotFound", seconds=120)
+    said = world.wait_for(name, "False", "ModelNotFound", seconds=120)
+    assert said.startswith("/models/not-there does not exist in the pod.")
     assert world.condition(name, "ModelReady")[:2] == ("False", "ModelNotFound")
 
     world.apply(name, services.cpu())

@@ -1,0 +1,115 @@
+"""Faults of the kinds that a pod meets, one after the other, with the unchanged SGLang: each ends with its reason."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from engine.conftest import ARGS, ENV, MODEL, Start
+from unit.inspect.hub_stand_in import Answer, hub_stand_in
+from unit.runtime.harness import Container
+
+from vlm_api.reasons import FAILURES
+from vlm_runtime.processes import Worker, children, workers
+
+pytestmark = pytest.mark.timeout(600)
+
+# A pod has a /dev/shm and an IPC namespace of its own. The file takes the place of what an earlier engine, or a person,
+# left in the volume, which outlives the container.
+FULL_SHARED_MEMORY = """
+mount -t tmpfs -o size=4m tmpfs /dev/shm && head -c 4M /dev/zero > /dev/shm/$0 && exec "$@"
+"""
+
+
+def with_full_shared_memory(file: str) -> list[str]:
+    return ["unshare", "--mount", "--ipc", "--propagation", "private", "sh", "-c", FULL_SHARED_MEMORY, file]
+
+
+def processes(run: Container) -> tuple[int, list[Worker]]:
+    """The engine's main process, and its workers."""
+    (main,) = children(run.process.pid)
+    return main, workers(main)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True
+
+
+def test_a_full_shared_memory(engine: Start) -> None:
+    run = engine(within=with_full_shared_memory("weights.of.mine"))
+    assert run.wait_exit(120) == 1
+    assert run.failure()["reason"] == "SharedMemoryFull"
+    assert "No space left on device" in run.failure()["message"]
+
+
+def test_a_gated_model_without_a_token(engine: Start, tmp_path: Path) -> None:
+    with hub_stand_in() as hub:
+        hub.next = lambda _: Answer(status=401, headers={"X-Error-Code": "GatedRepo"})  # type: ignore[method-assign]
+        run = engine(
+            engine={"args": ["--model-path", "org/model", *ARGS[2:]], "env": ENV},
+            env={"HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)},
+        )
+        assert run.wait_exit(120) == 1
+    assert run.failure()["reason"] == "ModelAccessDenied"
+    assert run.failure()["message"].startswith("org/model ")
+    assert run.failure()["message"].endswith(FAILURES["ModelAccessDenied"])
+
+
+def test_a_model_folder_without_weights(engine: Start, tmp_path: Path) -> None:
+    for file in MODEL.iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).symlink_to(file)
+    run = engine(engine={"args": ["--model-path", str(tmp_path), *ARGS[2:]], "env": ENV})
+    assert run.wait_exit(120) == 1
+    assert run.failure()["reason"] == "ModelNotFound"
+    assert run.failure()["message"].startswith(str(tmp_path))
+
+
+def test_a_killed_runtime_leaves_nothing_of_the_engine_behind(engine: Start) -> None:
+    run = engine()
+    run.wait_for(lambda: bool(processes(run)[1]), "an engine with workers", seconds=120)
+    main, found = processes(run)
+    run.process.kill()
+    run.process.wait(5)
+    deadline = time.monotonic() + 20
+    while left := [pid for pid in (main, *(worker.pid for worker in found)) if not is_gone(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+HANG = {"options": ["--hang-seconds", "8"], "env": {"SGLANG_HEALTH_CHECK_TIMEOUT": "3"}}
+
+
+def test_a_scheduler_that_hangs_in_an_engine_that_found_an_earlier_ones_segments(engine: Start) -> None:
+    run = engine(within=with_full_shared_memory("sgl_shm_mm_4711_0a1b2c3d"), **HANG)
+    run.wait_ready(450)
+    assert "removed 1 files of 4 MiB that an earlier engine left in /dev/shm" in run.log()
+
+    scheduler = next(worker for worker in processes(run)[1] if "scheduler" in worker.title)
+    os.kill(scheduler.pid, signal.SIGSTOP)
+    run.wait_for(lambda: "have answered nothing" in run.get("/readyz")[1], "unready", seconds=60)
+    os.kill(scheduler.pid, signal.SIGCONT)
+    run.wait_ready(60)
+    assert not run.termination_log.exists()
+
+    os.kill(scheduler.pid, signal.SIGSTOP)
+    assert run.wait_exit(90) == 1
+    assert run.failure()["reason"] == "EngineHung"
+    assert "schedulers have answered nothing" in run.failure()["message"]
+
+
+def test_a_server_that_hangs_in_the_next_engine(engine: Start) -> None:
+    run = engine(**HANG)
+    run.wait_ready(450)
+    main, found = processes(run)
+    os.kill(main, signal.SIGSTOP)
+    assert run.wait_exit(120) == 1
+    assert run.failure()["reason"] == "EngineHung"
+    assert "server has answered nothing" in run.failure()["message"]
+    assert [worker.pid for worker in found if not is_gone(worker.pid)] == []
