@@ -42,7 +42,11 @@ def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
         pytest.param({"profiles": {"ours": "family: ours"}}, "ours", id="text where a family belongs"),
         pytest.param({"profiles": {"ours": {"family": "ours"}}}, "architectures", id="a family without its models"),
         pytest.param({"profiles": {"Our Set": {}}}, "profiles", id="no name of a file"),
-        pytest.param({"services": {"networkPolicy": {"extraEgress": [{}]}}}, "extraEgress", id="a rule that would open everything"),
+        pytest.param(
+            {"services": {"networkPolicy": {"extraEgress": [{}]}}},
+            "extraEgress",
+            id="a rule that would open everything",
+        ),
         pytest.param({"services": {"networkPolicy": {"egress": []}}}, "egress", id="a misspelt list of rules"),
         pytest.param({"replicaCount": "two"}, "replicaCount", id="a word where a number belongs"),
     ],
