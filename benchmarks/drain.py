@@ -1,9 +1,10 @@
 """Streams through rolling updates: how many are cut, how many requests fail, and what an update takes.
 
-    python benchmarks/drain.py [--engine real|stand-in] [--updates 3] [--streams 8] [--keep]
+    python benchmarks/drain.py [--engine real|stand-in] [--updates 3] [--streams 8] [--keep-alive] [--keep]
 
 Two replicas serve behind their Service in the cluster on this machine (tests/cluster, as root), with the operator of these
-sources. Clients stream answers without a pause, each over a new connection, while the service is changed again and again,
+sources. Clients stream answers without a pause, each over a new connection (or with ``--keep-alive`` over one that they
+keep, as gateways do), while the service is changed again and again,
 and the operator replaces its pods one after the other. ``real`` is unchanged SGLang on the CPU; ``stand-in`` is
 tests/unit/runtime/stand_in.py below the same runtime, which streams and drains as SGLang does and starts in a second.
 Exit code 1 where a stream was cut or a request failed.
@@ -109,7 +110,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def run(engine: str, updates: int, count: int, keep: bool) -> bool:
+def run(engine: str, updates: int, count: int, *, keep_alive: bool, keep: bool) -> bool:
     """True where nothing was cut and nothing failed."""
     with prepared(keep) as world:
         say(f"starting two replicas, engine: {engine}")
@@ -121,7 +122,7 @@ def run(engine: str, updates: int, count: int, keep: bool) -> bool:
         def tell(request: Request) -> None:
             say(f"  {request.ended - begun:7.1f} s  {request.outcome}: {request.detail}")
 
-        with Streams(load, count, tell) as streams:
+        with Streams(load, count, tell, keep_alive) as streams:
             eventually(lambda: len(streams.done) >= count, "a first answer for each stream", seconds=120)
             for number in range(1, updates + 1):
                 seconds.append(updated(world, engine, number))
@@ -144,10 +145,15 @@ def table(engine: str, seconds: list[float], streams: Streams) -> None:
         ("streams cut", f"{streams.cut()}"),
         ("requests failed", f"{streams.failed()}"),
     ]
-    found = Table("what", "value", title=f"Rolling updates of two replicas, {streams.count} streams, engine: {engine}")
+    found = Table("what", "value", title=_title(engine, streams))
     for row in rows:
         found.add_row(*row)
     Console(width=100).print(found)
+
+
+def _title(engine: str, streams: Streams) -> str:
+    kept = ", connections kept" if streams.keep_alive else ""
+    return f"Rolling updates of two replicas, {streams.count} streams{kept}, engine: {engine}"
 
 
 def _three(values: list[float]) -> str:
@@ -162,10 +168,11 @@ def main() -> int:
         "--updates", type=int, default=None, help="default: 3 with the real engine, 100 with the stand-in"
     )
     parser.add_argument("--streams", type=int, default=8)
+    parser.add_argument("--keep-alive", action="store_true", help="clients keep their connections")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     chosen = parser.parse_args()
     updates = chosen.updates if chosen.updates is not None else {"real": 3, "stand-in": 100}[chosen.engine]
-    return 0 if run(chosen.engine, updates, chosen.streams, chosen.keep) else 1
+    return 0 if run(chosen.engine, updates, chosen.streams, keep_alive=chosen.keep_alive, keep=chosen.keep) else 1
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from streams import Load, Request, ask
+from streams import Client, Load, Request
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tests/cluster")]
@@ -145,7 +145,7 @@ def one_round(engine: Engine, requests: int, streams: int, tokens: int) -> Round
 def answers(load: Load, requests: int, streams: int) -> list[Request]:
     """Raises SystemExit where one of them failed: a round with failures measures nothing."""
     with ThreadPoolExecutor(streams) as pool:
-        done = list(pool.map(lambda _: ask(load), range(requests)))
+        done = list(pool.map(lambda _: Client(load).ask(), range(requests)))
     for request in done:
         if request.outcome != "ok":
             raise SystemExit(f"{load.url}: {request.outcome}: {request.detail}")

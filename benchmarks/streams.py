@@ -1,4 +1,4 @@
-"""Clients that stream answers about images, each image new, over a connection of its own; and what became of each request."""
+"""Clients that stream answers about images, each image new; and what became of each request."""
 
 from __future__ import annotations
 
@@ -60,23 +60,35 @@ class Request:
     detail: str = ""
 
 
-def ask(load: Load, timeout_seconds: float = 120.0) -> Request:
-    """One question over a new connection. Never raises: what went wrong is the outcome."""
-    target, body = urlsplit(load.url), load.body()
-    began = time.monotonic()
-    connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=timeout_seconds)
-    try:
+class Client:
+    """Asks one question after the other: each over a new connection, or with ``keep_alive`` over one until that ends."""
+
+    def __init__(self, load: Load, *, keep_alive: bool = False, timeout_seconds: float = 120.0) -> None:
+        self._load = load
+        self._keep_alive = keep_alive
+        target = urlsplit(load.url)
+        # It connects by itself where it has no connection.
+        self._connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=timeout_seconds)
+
+    def ask(self) -> Request:
+        """One question. Never raises: what went wrong is the outcome."""
+        body = self._load.body()
+        began = time.monotonic()
+        request = self._ask(body, began)
+        if not self._keep_alive or request.outcome != "ok":
+            self._connection.close()
+        return request
+
+    def _ask(self, body: bytes, began: float) -> Request:
         try:
-            connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
+            self._connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+            response = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             return Request(began, time.monotonic(), "refused", detail=repr(error))
         if response.status != 200:
             detail = response.read(300).decode(errors="replace")
             return Request(began, time.monotonic(), f"status {response.status}", detail=detail)
         return _read(response, began)
-    finally:
-        connection.close()
 
 
 def _read(response: http.client.HTTPResponse, began: float) -> Request:
@@ -84,7 +96,9 @@ def _read(response: http.client.HTTPResponse, began: float) -> Request:
     try:
         for line in response:
             if line.startswith(b"data: [DONE]"):
-                return Request(began, time.monotonic(), "ok", first)
+                ended = time.monotonic()
+                response.read()  # what follows belongs to this answer too
+                return Request(began, ended, "ok", first)
             if line.startswith(b"data:"):
                 first, seen = first or time.monotonic() - began, seen + 1
         why = "the connection ended"
@@ -100,6 +114,7 @@ class Streams:
     load: Load
     count: int
     on_failure: Callable[[Request], None] = lambda _: None
+    keep_alive: bool = False
     done: list[Request] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -120,8 +135,9 @@ class Streams:
     def _run(self, number: int) -> None:
         # Not all at once: ends and beginnings then lie everywhere in an update.
         self._stop.wait(number * 0.3)
+        client = Client(self.load, keep_alive=self.keep_alive)
         while not self._stop.is_set():
-            request = ask(self.load)
+            request = client.ask()
             self.done.append(request)
             if request.outcome != "ok":
                 self.on_failure(request)
