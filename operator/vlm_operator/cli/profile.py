@@ -8,7 +8,7 @@ import json
 import secrets
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY, MAIN_CONTAINER
@@ -145,13 +145,13 @@ def _traces(
     }
     command = ["python3", "-c", program("recorder"), json.dumps(wanted)]
     try:
-        return dict(_received(run_in(connection.namespace, pod, MAIN_CONTAINER, command), progress))
+        return dict(received(run_in(connection.namespace, pod, MAIN_CONTAINER, command), progress.say))
     except ApiError as error:
         hint = ": the command needs the right to create pods/exec" if error.status == 403 else ""
         raise ClusterError(f"{error.message}{hint}") from error
 
 
-def _received(lines: Iterator[str], progress: Progress) -> Iterator[tuple[str, bytes]]:
+def received(lines: Iterator[str], say: Callable[[str], None]) -> Iterator[tuple[str, bytes]]:
     """The traces in the recorder's lines. Raises ClusterError with what it said went wrong, or where one is cut off."""
     data, expected = bytearray(), 0
     for line in lines:
@@ -163,7 +163,7 @@ def _received(lines: Iterator[str], progress: Progress) -> Iterator[tuple[str, b
             raise ClusterError(event["message"])
         if event["event"] == "trace":
             data, expected = bytearray(), event["bytes"]
-            progress.say(f"fetching the trace of {STAGES[event['stage']]}, {expected / 2**20:.1f} MiB")
+            say(f"fetching the trace of {STAGES[event['stage']]}, {expected / 2**20:.1f} MiB")
         elif event["event"] == "sent":
             if len(data) != expected:
                 raise ClusterError(f"the trace was cut off: {len(data)} of {expected} bytes came")

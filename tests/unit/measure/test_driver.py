@@ -1,0 +1,184 @@
+"""The program in the Job's pod, with a stand-in for SGLang's benchmark and a small server in the engine's place."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.server
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from vlm_operator.measure import driver
+from vlm_operator.measure.rounds import Round, read_line, round_of
+
+KEY = "sk-must-not-be-seen"
+
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    """Lists a model, tells its settings and its keys, and counts."""
+
+    images = 0
+
+    def do_GET(self) -> None:
+        info = {"api_key": KEY, "page_size": 16, "internal_states": [{"env_vars": {"SGLANG_VLM_CACHE_SIZE_MB": "0"}}]}
+        text = {
+            "/v1/models": json.dumps({"data": [{"id": "served"}]}),
+            "/server_info": json.dumps(info),
+            "/metrics": f'vlmserve_images_received_total{{pid="1"}} {type(self).images}.0\n',
+        }[self.path]
+        self.send_response(
+            200 if self.headers.get("Authorization") == f"Bearer {KEY}" or self.path == "/metrics" else 401
+        )
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("BENCH_KEY_0", KEY)
+    monkeypatch.setattr(Engine, "images", 0)
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass
+class Output:
+    """SGLang's RequestFuncOutput, as far as it is read."""
+
+    success: bool
+    ttft: float = 0.1
+    latency: float = 0.3
+    output_len: int = 11
+    error: str = ""
+
+
+class Benchmark(ModuleType):
+    """A stand-in for sglang.benchmark.serving: sends as many requests as asked for through the same registry."""
+
+    def __init__(self, outcomes: dict[int, Output], dies_at_its_end: bool = False) -> None:
+        super().__init__("sglang.benchmark.serving")
+        self.outcomes, self.dies, self.seen = outcomes, dies_at_its_end, []  # type: ignore[var-annotated]
+        self.ASYNC_REQUEST_FUNCS = {driver.BACKEND: self.send}
+
+    async def send(self, request_func_input: int, pbar: Any = None) -> Output:
+        Engine.images += 1
+        return self.outcomes.get(request_func_input, Output(True))
+
+    def cli_main(self) -> None:
+        parser = argparse.ArgumentParser()
+        for flag in ("--num-prompts", "--seed", "--image-resolution", "--extra-request-body"):
+            parser.add_argument(flag)
+        given, _ = parser.parse_known_args(sys.argv[1:])
+        self.seen.append(given)
+
+        async def run() -> None:
+            send = self.ASYNC_REQUEST_FUNCS[driver.BACKEND]
+            await asyncio.gather(*(send(request_func_input=n) for n in range(int(given.num_prompts))))
+
+        asyncio.run(run())
+        if self.dies:
+            raise ConnectionError("server_info: connection refused")
+
+
+def drive(
+    benchmark: Benchmark, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **options: Any
+) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit code, what was told, and everything that was printed."""
+    package = ModuleType("sglang.benchmark")
+    package.serving = benchmark  # type: ignore[attr-defined]
+    for name, module in (("sglang", ModuleType("sglang")), ("sglang.benchmark", package)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "sglang.benchmark.serving", benchmark)
+    monkeypatch.setattr(sys, "argv", ["driver"])
+    monkeypatch.setattr(sys, "__stdout__", sys.stdout)
+    run = {"number": 0, "round": 1, "target": 0, "concurrency": 4, "requests": 8, "seed": 5}
+    target = {
+        "url": url, "tokenizer": "/models/m", "model": None, "key_variable": "BENCH_KEY_0", "pods": [],
+        "settings": ["page_size", "SGLANG_VLM_CACHE_SIZE_MB"],
+    }  # fmt: skip
+    given = {
+        "targets": [target], "runs": [run, {**run, "number": 1, "round": 2, "seed": 6}], "ready_seconds": 2,
+        "load": {"images": 1, "width": 640, "height": 480, "input_tokens": 16, "output_tokens": 11},
+        "counters": ["vlmserve_images_received_total"], **options,
+    }  # fmt: skip
+    code = driver.main(json.dumps(given))
+    printed = "".join(capsys.readouterr())
+    return code, [event for line in printed.splitlines() if (event := read_line(line)) is not None], printed
+
+
+def rounds_of(events: list[dict[str, Any]]) -> list[Round]:
+    return [round_of(event) for event in events if event["event"] == "round"]
+
+
+def test_rounds_are_told_with_what_the_engine_said(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = Benchmark({})
+    code, events, printed = drive(benchmark, url, monkeypatch, capsys)
+    assert code == 0
+    assert events[-1]["complete"]
+    one, two = rounds_of(events)
+    assert (len(one.answers), one.failures) == (8, 0)
+    assert one.answers[0].ttft_ms == 100
+    assert one.answers[0].tpot_ms == 20
+    assert one.settings == {"page_size": 16, "SGLANG_VLM_CACHE_SIZE_MB": "0"}
+    assert one.counters == two.counters == {"vlmserve_images_received_total": 8}
+    assert [given.seed for given in benchmark.seen] == ["5", "6"]
+    assert benchmark.seen[0].image_resolution == "480x640"
+    assert json.loads(benchmark.seen[0].extra_request_body) == {"model": "served"}
+    assert KEY not in printed
+    assert [event["line"] for event in events] == sorted({event["line"] for event in events})
+
+
+def test_failures_are_counted_by_what_went_wrong(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = Output(False, error="Traceback\n  File x\naiohttp.ClientConnectorError: refused\n")
+    _, events, _ = drive(Benchmark({1: refused, 2: refused, 3: Output(True, ttft=0.0)}), url, monkeypatch, capsys)
+    assert rounds_of(events)[0].errors == {
+        "aiohttp.ClientConnectorError: refused": 2,
+        "the answer ended before its first token": 1,
+    }
+    assert events[-1]["complete"]
+
+
+def test_an_engine_that_is_gone_ends_the_measurement_with_its_failures_counted(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = dict.fromkeys(range(3, 8), Output(False, error="refused"))
+    code, events, _ = drive(Benchmark(gone, dies_at_its_end=True), url, monkeypatch, capsys)
+    [only] = rounds_of(events)
+    assert (code, len(only.answers), only.errors) == (0, 3, {"refused": 5})
+    assert not events[-1]["complete"]
+
+
+def test_a_benchmark_that_sends_nothing_says_why(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = Benchmark({})
+    monkeypatch.setattr(benchmark, "cli_main", lambda: sys.exit("no processor in /models/m"))
+    _, events, _ = drive(benchmark, url, monkeypatch, capsys)
+    assert rounds_of(events)[0].errors == {"SystemExit: no processor in /models/m": 8}
+
+
+def test_a_server_that_does_not_answer_is_named(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BENCH_KEY_0", "wrong")
+    code, events, _ = drive(Benchmark({}), url, monkeypatch, capsys, ready_seconds=0)
+    assert code == 1
+    assert events[-1]["event"] == "failed"
+    assert f"{url}/v1/models gave no answer within 0 s" in events[-1]["message"]
