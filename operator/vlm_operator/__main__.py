@@ -144,8 +144,6 @@ def _log_to_stderr(level: str, style: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_JsonFormatter() if style == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # kopf tells of every event at the level info, and its notes on a restricted mode are our wish.
-    logging.getLogger("kopf").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 

@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from vlm_api.names import GROUP, KIND, PLURAL
-from vlm_operator.controller import watch
+from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.health import Health, serve
 from vlm_operator.controller.inspecting import Inspector
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.metrics import Metrics
-from vlm_operator.controller.queue import WorkQueue
+from vlm_operator.controller.queue import Key, WorkQueue
 from vlm_operator.controller.reconcile import Reconciler
 from vlm_operator.controller.reports import Reports
 from vlm_operator.controller.usage import Usage
+from vlm_operator.controller.watch import Watches, WatchFailed
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.client import ApiError, Client, configure
@@ -37,6 +38,10 @@ log = logging.getLogger(__name__)
 WORKERS: Final = 4
 LEASE_NAME: Final = "vlm-operator"
 HEARTBEAT_SECONDS: Final = 1.0
+# Nodes come and go in crowds.
+NODE_DEBOUNCE_SECONDS: Final = 0.1
+# What is under way when the operator is told to stop has this long to come to an end.
+ENDING_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,36 @@ class Options:
     """Where the lease is."""
     pod_name: str = ""
     """This operator's own name, for the lease and events; default: the host's."""
+
+
+class Cluster:
+    """What is known of the cluster by watching it, and who is told when it changes."""
+
+    def __init__(self, client: Client, namespaces: Sequence[str], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: WorkQueue | None = None
+        self.cache, self.inventory = Cache(self._wake), Inventory()
+        self.watches = Watches(client, self.cache, self.inventory, namespaces, self._wake_all)
+
+    def wakes(self, queue: WorkQueue) -> None:
+        """From now on changes put services into this queue; at first all of them. Only from inside the loop."""
+        self._queue = queue
+        self._add_all()
+
+    def _wake(self, key: Key) -> None:
+        self._loop.call_soon_threadsafe(self._add, key)
+
+    def _wake_all(self) -> None:
+        self._loop.call_soon_threadsafe(self._add_all)
+
+    def _add(self, key: Key) -> None:
+        if self._queue is not None:
+            self._queue.add(key)
+
+    def _add_all(self) -> None:
+        if self._queue is not None:
+            for key in self.cache.services():
+                self._queue.add(key, NODE_DEBOUNCE_SECONDS)
 
 
 class LeaseLost(Exception):
@@ -82,13 +117,14 @@ class App:
         try:
             configure()
             client = Client(self._metrics.asked)
+            cluster = await self._watch(client)
             if not self._options.leader_election:
-                await self._work(client)
+                await self._work(client, cluster)
                 return
             lock = LeaseLock(client, self._options.own_namespace, LEASE_NAME, self._identity)
             if await self._acquire(lock):
                 try:
-                    await self._work(client, lock)
+                    await self._work(client, cluster, lock)
                 finally:
                     await asyncio.to_thread(lock.release)
         finally:
@@ -116,45 +152,52 @@ class App:
         renewed = time.monotonic()
         while not self._stop.is_set():
             await self._sleep(RETRY_SECONDS)
+            # Not one moment longer, whatever a request is waiting for: another operator takes the lease soon after.
+            left = renewed + RENEW_DEADLINE_SECONDS - time.monotonic()
+            if left <= 0:
+                raise LeaseLost("the lease could not be renewed")
+            began = time.monotonic()
             try:
-                renew = asyncio.to_thread(lock.try_once)
-                if not await asyncio.wait_for(renew, RENEW_DEADLINE_SECONDS):
+                if not await asyncio.wait_for(asyncio.to_thread(lock.try_once), left):
                     raise LeaseLost("another operator took the lease")
-                renewed = time.monotonic()
+                renewed = began
             except (ApiError, TimeoutError, asyncio.TimeoutError) as error:
                 log.warning("the lease was not renewed: %s", error or "no answer in time")
-                if time.monotonic() - renewed > RENEW_DEADLINE_SECONDS:
-                    raise LeaseLost("the lease could not be renewed") from error
 
-    async def _work(self, client: Client, lock: LeaseLock | None = None) -> None:
+    async def _watch(self, client: Client) -> Cluster:
+        """Reads the cluster. A standby does as well, so that it can go on at once. Raises WatchFailed."""
         if not await asyncio.to_thread(client.serves, kinds.VLM_SERVICE):
-            # kopf would wait for it without a word.
-            raise watch.WatchFailed(f"the cluster does not know {KIND}: install the CRD {PLURAL}.{GROUP}")
+            raise WatchFailed(f"the cluster does not know {KIND}: install the CRD {PLURAL}.{GROUP}")
+        cluster = Cluster(client, self._options.namespaces, asyncio.get_running_loop())
+        cluster.watches.start()
+        reading, stopping = asyncio.create_task(cluster.watches.synced()), asyncio.create_task(self._stop.wait())
+        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if reading.done():
+            reading.result()
+        return cluster
+
+    async def _work(self, client: Client, cluster: Cluster, lock: LeaseLock | None = None) -> None:
         self._metrics.leader.set(1)
-        inventory, services, queue = Inventory(), watch.Services(), WorkQueue()
+        queue, cache = WorkQueue(), cluster.cache
         self._metrics.watch_queue(queue.__len__)
-        has_slices = await asyncio.to_thread(client.serves, kinds.RESOURCE_SLICE)
-        nodes = await asyncio.to_thread(client.list, kinds.NODE)
-        slices = await asyncio.to_thread(client.list, kinds.RESOURCE_SLICE) if has_slices else []
-        inventory.fill(nodes, slices)
         reconciler = Reconciler(
             client=client,
-            applier=Applier(client),
+            cache=cache,
+            applier=Applier(client, cache.put),
             recorder=Recorder(client, self._identity),
-            status=StatusWriter(client),
-            inventory=inventory,
+            status=StatusWriter(client, cache.put),
+            inventory=cluster.inventory,
             usage=Usage(client, self._options.namespaces),
-            inspector=Inspector(client, self._options.runtime_image),
+            inspector=Inspector(client, self._options.runtime_image, cache.put),
             runtime_image=self._options.runtime_image,
             families=self._options.families,
             site=self._options.site,
             reports=Reports(),
         )
-        registry = await asyncio.to_thread(watch.handlers, queue, inventory, services, client.serves)
-        started = asyncio.Event()
+        cluster.wakes(queue)
         tasks = [
-            asyncio.create_task(watch.run(registry, self._options.namespaces, self._stop, started), name="watch"),
-            asyncio.create_task(self._say_started(started), name="started"),
+            asyncio.create_task(self._stop.wait(), name="stop"),
             *(
                 asyncio.create_task(self._reconcile_forever(reconciler, queue), name=f"worker-{n}")
                 for n in range(WORKERS)
@@ -162,16 +205,21 @@ class App:
         ]
         if lock is not None:
             tasks.append(asyncio.create_task(self._keep(lock), name="lease"))
+        self._health.watching = True
+        log.info("watching %s", ", ".join(self._options.namespaces) or "all namespaces")
         try:
-            done, _ = await asyncio.wait(tasks[:1] + tasks[2:], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
+            # Before anybody else can take the lease: what is under way in threads writes nothing more.
+            client.fence()
+            cluster.watches.stop()
             self._stop.set()
             self._health.watching = False
-            for task in tasks[1:]:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=15)
+            await asyncio.wait(tasks, timeout=ENDING_SECONDS)
 
     async def _reconcile_forever(self, reconciler: Reconciler, queue: WorkQueue) -> None:
         while True:
@@ -201,13 +249,6 @@ class App:
                     self._metrics.reconciles.labels("success").inc()
             finally:
                 self._metrics.seconds.observe(time.monotonic() - started)
-
-    async def _say_started(self, started: asyncio.Event) -> None:
-        await started.wait()
-        # kopf has put its own handlers in their place, which would end the watches and leave the rest running.
-        self._stop_on_signals()
-        self._health.watching = True
-        log.info("watching %s", ", ".join(self._options.namespaces) or "all namespaces")
 
     def _stop_on_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

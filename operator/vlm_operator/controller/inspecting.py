@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -48,6 +48,8 @@ class Inspector:
 
     client: Client
     image: str
+    seen: Callable[[Json], None] = lambda found: None
+    """Told of each Job that is made, so that it is not made again before the news of it comes."""
 
     def known(self, service: VLMService, recorded: Inspection | None) -> Inspection | None:
         """What need not be read (again): an empty answer, or the recorded one. None: the files have to be read."""
@@ -67,6 +69,7 @@ class Inspector:
             found: Inspection | Waiting
             if job is None:
                 job = self.client.create(kinds.JOB, inspection_job(service, self.image, owner_reference(raw)))
+                self.seen(job)
                 log.info("created Job/%s", name, extra={"service": service.name})
                 found = Waiting(f"the Job {name} reads config.json of {service.spec.model.uri}")
             else:

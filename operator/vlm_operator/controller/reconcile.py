@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Final
 
 from vlm_api.model import Inspection
-from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN, LABEL_SERVICE
+from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN
 from vlm_api.status import Condition, VLMService, VLMServiceStatus
 from vlm_operator import render
 from vlm_operator.controller import reasons
+from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.conclude import conclude, told
 from vlm_operator.controller.inspecting import RETRY_SECONDS, Inspector, Waiting, inspected, worth_another_try
 from vlm_operator.controller.inventory import Inventory
@@ -73,6 +74,7 @@ class Reconciler:
     """What a reconcile works with. Its parts may be used by several threads, each for another service."""
 
     client: Client
+    cache: Cache
     applier: Applier
     recorder: Recorder
     status: StatusWriter
@@ -87,10 +89,12 @@ class Reconciler:
 
     def __call__(self, key: Key) -> Outcome:
         """Reconciles one service. Raises ApiError where the API server fails, so that it is tried again."""
-        raw = self.client.get(kinds.VLM_SERVICE, key.namespace, key.name)
+        raw = self.cache.service(key)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
             return Outcome(None)
-        owned, pods = list(self._owned(raw)), self._pods(key)
+        uid = raw["metadata"]["uid"]
+        owned = [o for o in self.cache.of(key, (*kinds.OWNED, *kinds.OWNED_OPTIONAL)) if is_owned(o, uid)]
+        pods = self._pods(key)
         try:
             service = parse(raw)
             seen = self._make_so(service, raw, owned, pods)
@@ -134,9 +138,8 @@ class Reconciler:
             problem = Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
             return replace(seen, problem=problem, replicas=replicas(workload_of(owned)))
         self._tell_done(raw, done)
-        if done.created or done.changed or done.deleted:
-            owned = list(self._owned(raw))
-        return replace(seen, problem=_problem(done), replicas=replicas(workload_of(owned, manifests)))
+        now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
+        return replace(seen, problem=_problem(done), replicas=replicas(workload_of(now, manifests)))
 
     def _choose(
         self, service: VLMService, raw: Json, owned: list[Json], pods: Pods
@@ -201,21 +204,12 @@ class Reconciler:
         )
         return seal(plan, service)
 
-    def _owned(self, raw: Json) -> Iterator[Json]:
-        """Live objects of the service, of every kind that the cluster has."""
-        metadata = raw["metadata"]
-        for kind in (*kinds.OWNED, *kinds.OWNED_OPTIONAL):
-            if kind in kinds.OWNED or self.client.serves(kind):
-                found = self.client.list(kind, metadata["namespace"], labels=f"{LABEL_SERVICE}={metadata['name']}")
-                yield from (o for o in found if is_owned(o, metadata["uid"]))
-
     def _jobs(self, raw: Json) -> list[Json]:
-        metadata = raw["metadata"]
-        found = self.client.list(kinds.JOB, metadata["namespace"], labels=f"{LABEL_SERVICE}={metadata['name']}")
-        return [j for j in found if is_owned(j, metadata["uid"])]
+        uid = raw["metadata"]["uid"]
+        return [j for j in self.cache.of(_key(raw), [kinds.JOB]) if is_owned(j, uid)]
 
     def _pods(self, key: Key) -> Pods:
-        found = self.client.list(kinds.POD, key.namespace, labels=f"{LABEL_SERVICE}={key.name}")
+        found = list(self.cache.of(key, [kinds.POD]))
         inspecting = [p for p in found if p["metadata"]["labels"].get(LABEL_COMPONENT) == INSPECT]
         return Pods([view(p) for p in found if p not in inspecting], inspecting)
 
@@ -235,9 +229,7 @@ class Reconciler:
 
     def _plans_in_use(self, raw: Json, pods: list[PodView]) -> set[str]:
         """Hashes of the plans that a pod runs or that a roll-back could bring back."""
-        metadata = raw["metadata"]
-        labels = f"{LABEL_SERVICE}={metadata['name']}"
-        revisions = self.client.list(kinds.REPLICA_SET, metadata["namespace"], labels=labels)
+        revisions = self.cache.of(_key(raw), [kinds.REPLICA_SET])
         templates = (r["spec"]["template"]["metadata"].get("labels") or {} for r in revisions)
         return {p.plan_hash for p in pods} | {str(t.get(LABEL_PLAN)) for t in templates}
 
@@ -260,6 +252,10 @@ class Reconciler:
             if kind != kinds.LEADER_WORKER_SET.kind:
                 note = f"the cluster does not know {kind}: install its controller, or take it out of the spec"
                 self.recorder.tell(raw, "Warning", reasons.KIND_MISSING, note)
+
+
+def _key(raw: Json) -> Key:
+    return Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
 
 
 def _problem(done: Applied) -> Problem | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ class Applied:
     deleted: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
     """Objects of our names that belong to somebody else. With one of them, nothing at all is written."""
+    live: list[Json] = field(default_factory=list)
+    """What writes have made of objects, and objects that nobody had seen before."""
     absent: list[str] = field(default_factory=list)
     """Kinds that the cluster does not serve, so that their objects were left out."""
 
@@ -35,8 +37,10 @@ class Applied:
 class Applier:
     """Applies objects by server-side apply. Keeps only a memory of applies that changed nothing."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, seen: Callable[[Json], None] = lambda found: None) -> None:
+        """``seen`` is told what each write has made of an object."""
         self._client = client
+        self._seen = seen
         self._no_ops: dict[str, str] = {}
 
     def apply(self, manifests: Sequence[Json], owned: Iterable[Json], uid: str) -> Applied:
@@ -58,6 +62,8 @@ class Applier:
                 found = self._client.get(kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"])
                 if found is not None and not is_owned(found, uid):
                     done.taken.append(title(manifest))
+                elif found is not None:
+                    self._note(found, done)
             wanted.append((kind, manifest, found))
         if done.taken:
             return done
@@ -73,7 +79,7 @@ class Applier:
 
     def _apply_one(self, kind: Kind, manifest: Json, found: Json | None, done: Applied) -> None:
         if found is None:
-            self._client.apply(kind, manifest, force=False)
+            self._note(self._client.apply(kind, manifest, force=False), done)
             done.created.append(title(manifest))
             return
         if satisfied(manifest, found):
@@ -81,7 +87,7 @@ class Applier:
         if found.get("immutable") and (found.get("data") or {}) != manifest.get("data"):
             # Same hash, so running pods need nothing new; only the explanation around it has changed.
             self._client.delete(kind, found)
-            self._client.apply(kind, manifest, force=False)
+            self._note(self._client.apply(kind, manifest, force=False), done)
             done.changed.append(title(manifest))
             return
         attempt = _digest(manifest) + _digest(_content(found))
@@ -89,12 +95,19 @@ class Applier:
             return
         if _lets_go_of_replicas(manifest, found):
             self._hand_over_replicas(kind, found)
-        result = self._client.apply(kind, manifest, force=True)
+        # By its uid: if it went since it was read, and another took its name, nothing happens to that one.
+        named = {**manifest, "metadata": {**manifest["metadata"], "uid": found["metadata"]["uid"]}}
+        result = self._client.apply(kind, named, force=True)
+        self._note(result, done)
         if result["metadata"].get("resourceVersion") == found["metadata"].get("resourceVersion"):
             self._no_ops[found["metadata"]["uid"]] = attempt
         else:
             self._no_ops.pop(found["metadata"]["uid"], None)
             done.changed.append(title(manifest))
+
+    def _note(self, found: Json, done: Applied) -> None:
+        done.live.append(found)
+        self._seen(found)
 
     def _hand_over_replicas(self, kind: Kind, found: Json) -> None:
         """Without another holder the field would fall back to 1 when we let go, and kill all other replicas."""

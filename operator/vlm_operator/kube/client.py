@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -13,13 +14,17 @@ from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
 from vlm_api.names import FIELD_MANAGER
-from vlm_operator.kube.kinds import Kind
+from vlm_operator.kube.kinds import LEASE, MAY_BE_MISSING, Kind
 
 Json = dict[str, Any]
 Patch = list[dict[str, Any]]
 
-# Seconds to connect and to wait for an answer. Watches are kopf's; nothing here takes long.
+# Seconds to connect and to wait for an answer; no request here takes long but a watch.
 TIMEOUT_SECONDS: Final = (5.0, 30.0)
+# The API server sends a bookmark about every minute: a watch that is silent for longer is dead, and nobody said so.
+SILENT_SECONDS: Final = 90.0
+# How long a watch lasts before it is asked for again; spread, so that not all end at the same time.
+WATCH_SECONDS: Final = (240, 480)
 PAGE: Final = 500
 # Kubernetes' words for HTTP methods; what a method does not tell, the caller says.
 VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -76,10 +81,15 @@ class Client:
         """``asked`` is told of each request: its verb, the HTTP status (0: no answer) and the seconds that it took."""
         self._asked = asked
         configuration = kubernetes_client.Configuration.get_default_copy()
-        configuration.connection_pool_maxsize = 16
+        configuration.connection_pool_maxsize = 48
         self._api = kubernetes_client.ApiClient(configuration)
         self._api.user_agent = FIELD_MANAGER
         self._served: dict[str, tuple[float, frozenset[str]]] = {}
+        self._fenced = False
+
+    def fence(self) -> None:
+        """From now on nothing is written but leases: somebody else may be the one who works. There is no way back."""
+        self._fenced = True
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
         """The object, or None where there is none."""
@@ -93,27 +103,69 @@ class Client:
     def list(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", cached: bool = False
     ) -> list[Json]:
-        """All objects, page by page; of every namespace where none is given, and none of a kind that is gone.
+        """All objects; of every namespace where none is given.
 
+        Of a kind that a cluster may lack there are none where it does; for any other kind that is an ApiError.
         ``cached`` takes what the API server has in memory, which may be a moment old but costs it little.
         """
+        try:
+            pages = self.pages(kind, namespace, labels=labels, fields=fields, limit=0 if cached else PAGE)
+            return [item for page in pages for item in page["items"]]
+        except ApiError as error:
+            if error.status == 404 and kind in MAY_BE_MISSING:
+                return []
+            raise
+
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", limit: int = PAGE
+    ) -> Iterator[Json]:
+        """Lists, of at most ``limit`` items each; 0: one list of what the API server has in memory.
+
+        Raises ApiError, 404 where the cluster does not know the kind.
+        """
         query = {"labelSelector": labels, "fieldSelector": fields}
-        query |= {"resourceVersion": "0"} if cached else {"limit": str(PAGE)}
-        found: list[Json] = []
+        query |= {"limit": str(limit)} if limit else {"resourceVersion": "0"}
         while True:
             try:
                 page = self._call("GET", kind.path(namespace), query, verb="list")
             except ApiError as error:
-                if error.status != 404:
-                    raise
-                self._forget(kind)
-                return []
+                if error.status == 404:
+                    self._forget(kind)
+                raise
             # Items of a list come without their kind.
-            found += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page.get("items") or []]
+            items = page.get("items") or []
+            page["items"] = [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
+            yield page
             token = (page.get("metadata") or {}).get("continue")
             if not token:
-                return found
+                return
             query["continue"] = token
+
+    def watch(self, kind: Kind, namespace: str | None = None, *, labels: str = "", version: str) -> Iterator[Json]:
+        """Events after that version as they come (``type`` and ``object``), until the API server ends the watch.
+
+        Raises ApiError, also where the connection breaks or is silent for too long.
+        """
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "labelSelector": labels}
+        query["timeoutSeconds"] = str(random.randint(*WATCH_SECONDS))
+        path = f"{kind.path(namespace)}?{urlencode({k: v for k, v in query.items() if v})}"
+        method, url, headers, _, _ = self._api.param_serialize(
+            "GET", path, header_params={"Accept": "application/json"}, auth_settings=["BearerToken"]
+        )
+        rest = b""
+        try:
+            response = self._api.call_api(method, url, headers, _request_timeout=(TIMEOUT_SECONDS[0], SILENT_SECONDS))
+            try:
+                if response.status != 200:
+                    raise _error(response.status, response.response.read(10_000))
+                for part in response.response.stream(None):
+                    *lines, rest = (rest + part).split(b"\n")
+                    yield from (json.loads(line) for line in lines)
+            finally:
+                # Not given back to the pool: there may be more to come on this connection.
+                response.response.close()
+        except (urllib3.exceptions.HTTPError, kubernetes_client.ApiException, OSError, ValueError) as error:
+            raise ApiError(0, "NoAnswer", f"the watch has ended: {error}") from error
 
     def apply(self, kind: Kind, manifest: Json, *, force: bool, manager: str = FIELD_MANAGER) -> Json:
         """Server-side apply. Without ``force`` another manager's field is a conflict."""
@@ -190,6 +242,8 @@ class Client:
         *,
         verb: str = "",
     ) -> Json:
+        if self._fenced and method != "GET" and not path.startswith(LEASE.root):
+            raise ApiError(0, "Fenced", "nothing is written any more: another operator may work now")
         headers = {"Accept": "application/json"}
         if content_type:
             headers["Content-Type"] = content_type
@@ -207,11 +261,20 @@ class Client:
             raise ApiError(0, "NoAnswer", f"the API server did not answer: {error}") from error
         finally:
             self._asked(verb or VERBS[method], status, time.monotonic() - began)
-        try:
-            answer: Json = json.loads(data) if data else {}
-        except ValueError:
-            answer = {"message": data.decode(errors="replace")[:500]}
-        if not 200 <= response.status <= 299:
-            message = str(answer.get("message") or f"HTTP {response.status}")
-            raise ApiError(response.status, str(answer.get("reason") or "Unknown"), message)
+        if not 200 <= status <= 299:
+            raise _error(status, data)
+        answer: Json = _json(data)
         return answer
+
+
+def _error(status: int, data: bytes) -> ApiError:
+    answer = _json(data)
+    return ApiError(status, str(answer.get("reason") or "Unknown"), str(answer.get("message") or f"HTTP {status}"))
+
+
+def _json(data: bytes) -> Json:
+    try:
+        answer: Json = json.loads(data) if data else {}
+    except ValueError:
+        answer = {"message": data.decode(errors="replace")[:500]}
+    return answer

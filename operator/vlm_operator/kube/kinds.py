@@ -60,14 +60,17 @@ NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpo
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 RESOURCE_SLICE: Final = Kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
 RESOURCE_CLAIM_TEMPLATE: Final = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+REVISION: Final = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 # What a service can be made of. Those that every cluster serves, and those that it may lack.
 OWNED: Final = (CONFIG_MAP, SERVICE, DEPLOYMENT, AUTOSCALER, NETWORK_POLICY)
 OWNED_OPTIONAL: Final = (LEADER_WORKER_SET, POD_MONITOR, RESOURCE_CLAIM_TEMPLATE)
+# Kinds without which a cluster is none the worse.
+MAY_BE_MISSING: Final = (*OWNED_OPTIONAL, RESOURCE_SLICE)
 
-_BY_NAME: Final = {(k.api_version, k.kind): k for k in (*OWNED, *OWNED_OPTIONAL, JOB)}
+_BY_NAME: Final = {(k.api_version, k.kind): k for k in (*OWNED, *OWNED_OPTIONAL, JOB, REVISION)}
 
 
 def kind_of(manifest: dict[str, object]) -> Kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from vlm_operator.kube.client import ApiError, Client, Json
@@ -15,8 +16,10 @@ log = logging.getLogger(__name__)
 class StatusWriter:
     """The status subresource of VLMServices."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, seen: Callable[[Json], None] = lambda found: None) -> None:
+        """``seen`` is told what each write has made of the object."""
         self._client = client
+        self._seen = seen
         self._accepted: dict[str, tuple[str, str]] = {}
 
     def write(self, service: Json, status: Json) -> bool:
@@ -41,6 +44,7 @@ class StatusWriter:
             if error.status in (404, 409) or "testing path" in error.message:
                 return False
             raise
+        self._seen(answer)
         kept = _text(answer.get("status") or {})
         self._accepted.pop(metadata["uid"], None)
         if kept != _text(wanted):

@@ -16,7 +16,7 @@ def test_without_the_crd_it_says_what_is_missing_instead_of_waiting_for_ever():
     client.missing = {"VLMService"}
 
     async def start() -> None:
-        await App(Options(runtime_image="x"))._work(client)  # type: ignore[arg-type]
+        await App(Options(runtime_image="x"))._watch(client)  # type: ignore[arg-type]
 
     with pytest.raises(WatchFailed, match=r"install the CRD vlmservices\.vlmserve\.dev"):
         asyncio.run(start())

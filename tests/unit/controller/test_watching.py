@@ -49,7 +49,7 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("change", NOISE.values(), ids=NOISE.keys())
 def test_what_means_nothing_for_a_plan_wakes_nobody(change):
     inventory = Inventory()
-    inventory.fill([node()], [])
+    inventory.see_node(node(), deleted=False)
     seen = node()
     change(seen)
     assert not inventory.see_node(seen, deleted=False)
@@ -58,7 +58,7 @@ def test_what_means_nothing_for_a_plan_wakes_nobody(change):
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_what_a_plan_depends_on_wakes_its_services(change):
     inventory = Inventory()
-    inventory.fill([node()], [])
+    inventory.see_node(node(), deleted=False)
     seen = node()
     change(seen)
     assert inventory.see_node(seen, deleted=False)

@@ -1,0 +1,343 @@
+"""How the operator does on a large cluster: thousands of services on a thousand nodes, and the peer beside it.
+
+    python benchmarks/reconcile.py [--services 1000 5000] [--nodes 1000] [--quiet-seconds 300] [--no-peer] [--json FILE]
+
+A real API server with real etcd; nodes are Node objects, no pod runs. For each size: services are created while the
+operator runs; then nothing happens for a while; then the timestamp label of every node changes; then services change one
+at a time; then the operator is started anew. The peer is the LeaderWorkerSet controller with objects of no replicas, made
+by the same load in the same run, on an API server of its own. Needs the cluster's programs (``make prepare``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from control_plane import (
+    CRD,
+    DEPLOYMENTS,
+    SERVICES,
+    Api,
+    Arrivals,
+    add_nodes,
+    children,
+    percentile,
+    service,
+    still,
+    together,
+    until,
+    use,
+    writes,
+)
+from minicluster.errors import ClusterError
+from minicluster.local import apiserver
+from minicluster.ports import free_port
+from peer import leader_worker_sets
+from rich.console import Console
+from rich.table import Table
+
+OWNED = (SERVICES, DEPLOYMENTS, "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/services")
+CHANGES = 100
+
+
+@dataclass
+class Result:
+    """One row: times in seconds, memory in MiB, CPU in seconds of one core."""
+
+    name: str
+    objects: int
+    rate: float = 0.0
+    p50: float = 0.0
+    p99: float = 0.0
+    requests_each: float = 0.0
+    requests: dict[str, int] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    rss_mib: float = 0.0
+    peak_mib: float = 0.0
+    quiet_writes: dict[str, int] = field(default_factory=dict)
+    quiet_cpu_percent: float = 0.0
+    node_writes: dict[str, int] = field(default_factory=dict)
+    change_p50: float = 0.0
+    change_p99: float = 0.0
+    change_writes_each: float = 0.0
+    strangers: list[str] = field(default_factory=list)
+    restart_seconds: float = 0.0
+    restart_writes: dict[str, int] = field(default_factory=dict)
+    restart_peak_mib: float = 0.0
+
+
+class Operator:
+    """The operator's process."""
+
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": "default"}
+        self._port, self._log = free_port(), log
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, and waits until it says that it is ready."""
+        command = [sys.executable, "-m", "vlm_operator", "--runtime-image", "operator:bench"]
+        command += ["--metrics-address", f"127.0.0.1:{self._port}"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+        until(lambda: "watching" in self.get("/readyz"), 120, "the operator is ready")
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def get(self, path: str) -> str:
+        """What it answers to HTTP; empty while it does not."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    def counts(self) -> list[str]:
+        """What it has done so far: changes while it works."""
+        names = ("vlm_operator_reconciles_total", "vlm_operator_queue_depth", "vlm_operator_errors_total")
+        return [line for line in self.get("/metrics").splitlines() if line.startswith(names)]
+
+    def stop(self) -> None:
+        """Kills it, so that nothing is put in order."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[tuple[Api, Path]]:
+    """A fresh API server, and its kubeconfig."""
+    with apiserver(folder) as server:
+        yield Api(server.url, folder / "pki"), server.kubeconfig
+
+
+def cpu(pids: dict[str, int]) -> dict[str, float]:
+    """Seconds of CPU that each program has used."""
+    return {name: use(pid).cpu_seconds for name, pid in pids.items()}
+
+
+def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """Seconds of CPU between two looks."""
+    return {name: round(after[name] - before[name], 2) for name in after}
+
+
+def fill(api: Api, result: Result, pids: dict[str, int], names: Sequence[str], work: Work) -> None:
+    """Creates all objects and waits for what is made of each."""
+    arrivals = Arrivals(api)
+    arrivals.watch(work.made)
+    before, counted, sent = cpu(pids), api.requests(), {}
+
+    def create(name: str) -> None:
+        sent[name] = time.monotonic()
+        api("POST", work.path, work.manifest(name))
+
+    started = time.monotonic()
+    together(create, names)
+    plural = work.made.rpartition("/")[2]
+    until(lambda: len(arrivals.seen) >= len(names), 1800, f"all {plural} are there", 0.1)
+    came = {name: arrivals.first(f"{plural}/{name}") or 0.0 for name in names}
+    result.seconds = max(came.values()) - started
+    result.rate = len(names) / result.seconds
+    waits = [came[name] - sent[name] for name in names]
+    result.p50, result.p99 = percentile(waits, 0.5), percentile(waits, 0.99)
+    work.settle()
+    result.cpu = spent(before, cpu(pids))
+    after = api.requests()
+    made = {f"{v} {r}": n - counted.get((v, r), 0) for (v, r), n in after.items()}
+    made[f"POST {work.path.rpartition('/')[2]}"] -= len(names)
+    result.requests = {k: n for k, n in sorted(made.items()) if n > len(names) // 20}
+    result.requests_each = sum(result.requests.values()) / len(names)
+    arrivals.stop()
+
+
+@dataclass
+class Work:
+    """What is created, what shows that it was seen to, and when all is done."""
+
+    path: str
+    made: str
+    manifest: Any
+    settle: Any
+
+
+def measure_operator(size: int, options: argparse.Namespace, folder: Path) -> Result:
+    """All phases for one size."""
+    result = Result("vlm-operator", size)
+    with cluster(folder / f"own-{size}") as (api, kubeconfig):
+        api_crd(api)
+        add_nodes(api, options.nodes)
+        operator = Operator(kubeconfig, folder / f"operator-{size}.log")
+        try:
+            pids = {**children(), "operator": operator.pid, "load": os.getpid()}
+            pids = {n: p for n, p in pids.items() if n in ("operator", "load", "kube-apiserver", "etcd")}
+            names = [f"vlm-{n}" for n in range(size)]
+            settle = lambda: still(operator.counts, 3, 1800)  # noqa: E731
+            fill(api, result, pids, names, Work(SERVICES, DEPLOYMENTS, service, settle))
+            say(f"{size}: {result.rate:.0f} services/s, CPU {result.cpu}")
+            result.rss_mib, result.peak_mib = use(operator.pid).rss_mib, use(operator.pid).peak_mib
+            quiet(api, result, operator, options.quiet_seconds)
+            say(f"{size}: quiet for {options.quiet_seconds} s: {result.quiet_writes or 'no write'}")
+            timestamps(api, result, operator, options.nodes)
+            say(f"{size}: every node's timestamp changed: {result.node_writes or 'no write'}")
+            changes(api, result, operator, names)
+            say(f"{size}: one change each: p50 {result.change_p50:.3f} s, p99 {result.change_p99:.3f} s")
+            anew(api, result, operator)
+            say(f"{size}: started anew: {result.restart_seconds:.1f} s, {result.restart_peak_mib:.0f} MiB at most")
+        finally:
+            operator.stop()
+    return result
+
+
+def quiet(api: Api, result: Result, operator: Operator, seconds: float) -> None:
+    """Nothing happens."""
+    before, started = api.requests(), use(operator.pid).cpu_seconds
+    time.sleep(seconds)
+    result.quiet_writes = writes(before, api.requests())
+    result.quiet_cpu_percent = (use(operator.pid).cpu_seconds - started) / max(seconds, 1) * 100
+
+
+def timestamps(api: Api, result: Result, operator: Operator, nodes: int) -> None:
+    """GPU feature discovery runs again everywhere: the same hardware at another time."""
+    before = api.requests()
+    stamp = {"metadata": {"labels": {"nvidia.com/gfd.timestamp": "2"}}}
+    together(lambda index: api.merge(f"/api/v1/nodes/node-{index}", stamp), range(nodes))
+    still(operator.counts, 3, 600)
+    result.node_writes = writes(before, api.requests())
+    result.node_writes["PATCH nodes"] -= nodes
+    result.node_writes = {k: n for k, n in result.node_writes.items() if n}
+
+
+def changes(api: Api, result: Result, operator: Operator, names: Sequence[str]) -> None:
+    """One service after the other changes; each waits for its Deployment. Others must not be touched."""
+    arrivals, waits = Arrivals(api), []
+    for path in OWNED:
+        arrivals.watch(path)
+    before = api.requests()
+    chosen = names[:: max(1, len(names) // CHANGES)][:CHANGES]
+    for name in chosen:
+        sent = time.monotonic()
+        api.merge(f"{SERVICES}/{name}", {"spec": {"workload": {"concurrency": 64}}})
+        until(lambda n=name: arrivals.first(f"deployments/{n}"), 60, f"{name} has its new Deployment", 0.002)
+        waits.append((arrivals.first(f"deployments/{name}") or 0.0) - sent)
+    still(operator.counts, 3, 600)
+    result.change_p50, result.change_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
+    written = writes(before, api.requests())
+    result.change_writes_each = (sum(written.values()) - len(chosen)) / len(chosen)
+    # A plan's ConfigMap is called NAME-plan-HASH.
+    result.strangers = sorted({t.partition("-plan-")[0] for t in arrivals.touched} - set(chosen))
+    arrivals.stop()
+
+
+def anew(api: Api, result: Result, operator: Operator) -> None:
+    """The operator is killed and started again: it must read everything and write nothing."""
+    operator.stop()
+    before, started = api.requests(), time.monotonic()
+    operator.start()
+    still(operator.counts, 5, 1800)
+    result.restart_seconds = time.monotonic() - started - 5
+    result.restart_writes = writes(before, api.requests())
+    result.restart_peak_mib = use(operator.pid).peak_mib
+
+
+def measure_peer(size: int, folder: Path) -> Result:
+    """The LeaderWorkerSet controller with as many objects."""
+    result = Result("LeaderWorkerSet controller", size)
+    with cluster(folder / "peer") as (api, kubeconfig), leader_worker_sets(folder / "peer", kubeconfig) as peer:
+        pids = {**children(), "operator": peer.pid, "load": os.getpid()}
+        pids = {n: p for n, p in pids.items() if n in ("operator", "load", "kube-apiserver", "etcd")}
+        names = [f"lws-{n}" for n in range(size)]
+        settle = lambda: still(lambda: sum(writes({}, api.requests()).values()), 3, 1800)  # noqa: E731
+        fill(api, result, pids, names, Work(peer.path, peer.made, peer.manifest, settle))
+        result.rss_mib, result.peak_mib = use(peer.pid).rss_mib, use(peer.pid).peak_mib
+    say(f"{result.name}: {result.rate:.0f} objects/s, CPU {result.cpu}")
+    return result
+
+
+def api_crd(api: Api) -> None:
+    """Installs our kind, and waits until it is served."""
+    import yaml
+
+    api("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(CRD.read_text()))
+
+    def served() -> bool:
+        try:
+            return bool(api("GET", SERVICES))
+        except OSError:
+            return False
+
+    until(served, 60, "the kind is served", 0.2)
+
+
+def say(text: str) -> None:
+    """Progress, for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def table(results: Sequence[Result]) -> Table:
+    """One column per run."""
+    shown = Table("", *(f"{r.name}, {r.objects:,}" for r in results), title="Reconciling")
+
+    def row(name: str, value: Any) -> None:
+        shown.add_row(name, *(value(r) for r in results))
+
+    def own(text: Any) -> Any:
+        return lambda r: text(r) if r.change_p99 else "—"
+
+    row("objects/s, create to applied", lambda r: f"{r.rate:.0f}")
+    row("create to applied under that load, p50 / p99, s", lambda r: f"{r.p50:.1f} / {r.p99:.1f}")
+    row("requests an object", lambda r: f"{r.requests_each:.1f}")
+    for name in ("operator", "kube-apiserver", "etcd", "load"):
+        row(f"CPU ms an object: {name}", lambda r, n=name: f"{r.cpu[n] / r.objects * 1000:.1f}")
+    row("memory then / at most, MiB", lambda r: f"{r.rss_mib:.0f} / {r.peak_mib:.0f}")
+    row("writes while quiet", own(lambda r: str(sum(r.quiet_writes.values()))))
+    row("CPU while quiet, % of a core", own(lambda r: f"{r.quiet_cpu_percent:.1f}"))
+    row("writes after every node's timestamp", own(lambda r: str(sum(r.node_writes.values()))))
+    row("one change to its Deployment, p50 / p99, s", own(lambda r: f"{r.change_p50:.3f} / {r.change_p99:.3f}"))
+    row("writes a change / other services touched", own(lambda r: f"{r.change_writes_each:.1f} / {len(r.strangers)}"))
+    row("started anew: s / writes", own(lambda r: f"{r.restart_seconds:.1f} / {sum(r.restart_writes.values())}"))
+    row("memory at most after that, MiB", own(lambda r: f"{r.restart_peak_mib:.0f}"))
+    return shown
+
+
+def main() -> int:
+    """Runs everything and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--services", type=int, nargs="+", default=[1000, 5000])
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--quiet-seconds", type=float, default=300.0)
+    parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers")
+    options = parser.parse_args()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            if options.peer:
+                results.append(measure_peer(1000, Path(folder)))
+            results += [measure_operator(size, options, Path(folder)) for size in options.services]
+        except (ClusterError, TimeoutError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            for log in Path(folder).glob("*.log"):
+                print(log.read_text()[-3000:], file=sys.stderr)
+            return 1
+    Console().print(table(results))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
