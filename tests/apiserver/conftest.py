@@ -59,7 +59,8 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with apiserver(tmp_path_factory.mktemp("apiserver")) as server:
         kubectl = Kubectl(server.kubeconfig)
         kubectl.until_it_works("apply", "--server-side", "-f", str(CRD))
-        kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/vlmservices.vlmserve.dev")
+        # A CRD that is a moment old has no conditions at all, which kubectl calls an error.
+        kubectl.until_it_works("wait", "--for=condition=Established", "--timeout=60s", "crd/vlmservices.vlmserve.dev")
         # Kinds are listed, and their schemas published, a moment after they are established.
         kubectl.until_it_works("explain", "vlms.spec")
         kubectl.until_it_works("get", "vlms")
