@@ -33,6 +33,17 @@ def image_cuda(image: str) -> Cuda | None:
     return _cuda(rows[-1]["cuda"]) if rows else None
 
 
+# Words in the tags of SGLang's images for other hardware than NVIDIA's GPUs.
+OTHER_HARDWARE: Final = ("rocm", "xpu", "xeon", "cann", "npu", "musa", "tpu")
+
+
+def other_hardware(image: str) -> str | None:
+    """The word in an image's tag that says it is built for other hardware than NVIDIA's GPUs; None where none does."""
+    tag = image.partition("@")[0].rpartition(":")[2]
+    words = re.findall(r"[a-z]+", tag.lower())
+    return next((word for word in OTHER_HARDWARE if word in words), None)
+
+
 def driver_cuda(driver: str | None) -> Cuda | None:
     """The newest CUDA, to its major version, that a driver such as ``535.104.05`` is sure to run; None when unknown."""
     found = re.match(r"([0-9]{3,4})(?:\.|$)", driver or "")

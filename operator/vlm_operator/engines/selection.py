@@ -33,7 +33,9 @@ def select_engine(engine: Engine) -> tuple[Release, str, tuple[Finding, ...]]:
     elif said not in versions():
         path = "spec.engine.version" if engine.version else "spec.engine.image"
         what = f"SGLang version {said} is not one that this operator knows"
-        findings.append(_unknown(what, f"use one of {known_versions()}, or a newer operator", path))
+        findings.append(
+            _unknown(what, f"use {_nearest(said)} or another of {known_versions()}, or a newer operator", path)
+        )
     elif tagged is not None and engine.version and tagged != said:
         message = (
             f"spec.engine.version says {said}, the image's tag {tagged}; version {said} is planned for: "
@@ -48,6 +50,15 @@ def select_engine(engine: Engine) -> tuple[Release, str, tuple[Finding, ...]]:
 def known_versions() -> str:
     """The catalogue's versions for a message, newest first."""
     return ", ".join(reversed(versions()))
+
+
+def _nearest(version: str) -> str:
+    """The catalogued version that follows an unknown one; the newest, where none does."""
+
+    def order(text: str) -> list[int]:
+        return [int(part) for part in re.findall(r"[0-9]+", text)]
+
+    return next((known for known in versions() if order(known) >= order(version)), newest())
 
 
 def version_of_tag(image: str) -> str | None:

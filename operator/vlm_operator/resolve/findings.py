@@ -6,7 +6,7 @@ from vlm_api.plan import Finding, Severity
 from vlm_api.spec import VLMServiceSpec
 from vlm_operator import memory
 from vlm_operator.engines.catalogue import known
-from vlm_operator.engines.images import driver_cuda, image_cuda
+from vlm_operator.engines.images import driver_cuda, image_cuda, other_hardware
 from vlm_operator.facts.labels import quantity
 from vlm_operator.facts.models import READABLE, real_architecture
 from vlm_operator.facts.types import ComputeCapability, GpuFacts, ModelFacts
@@ -58,6 +58,16 @@ OLDEST_FOR_CUDA_13 = ComputeCapability(7, 5)
 
 def driver_findings(image: str, gpu: GpuFacts | None) -> list[Finding]:
     """An image that is built for a newer CUDA than the nodes' driver runs, or for newer GPUs than these."""
+    if gpu is not None and (word := other_hardware(image)) is not None:
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                reason="ImageForOtherHardware",
+                message=f"the image {image} is built for other hardware ({word}), and the pods get NVIDIA GPUs: the engine would "
+                "not find them; choose an image without that word, or leave it out",
+                path="spec.engine.image",
+            )
+        ]
     needs = image_cuda(image)
     if needs is None or gpu is None:
         return []

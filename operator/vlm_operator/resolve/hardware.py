@@ -249,7 +249,8 @@ def _ambiguous(node: NodeFacts) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         reason="AmbiguousLabels",
-        message=f"node {node.name}: {node.gpu.ambiguous}; correct the labels, keep one GPU model a node, or name the nodes in spec.template",
+        message=f"node {node.name}: {node.gpu.ambiguous}; correct the labels, keep one GPU model a node, "
+        "or name the nodes in spec.template",
         path="spec.template",
     )
 

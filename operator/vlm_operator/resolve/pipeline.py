@@ -17,6 +17,7 @@ USER: tuple[Rule, ...] = (
     user.keyed,
     refusals.another_server,
     refusals.own_devices,
+    refusals.shapes,
     attention.consistent,
     doors.control_paths,
     doors.media_domains,

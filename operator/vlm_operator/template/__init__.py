@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from vlm_api.base import IMAGE
+from vlm_api.names import MAIN_CONTAINER
 from vlm_api.plan import Finding, Severity
 from vlm_api.problems import nearest
 from vlm_operator.errors import InvalidInput
@@ -37,13 +40,25 @@ def check(template: Mapping[str, Any]) -> list[Finding]:
     A field that is like none of those known here is a finding: a newer Kubernetes may have it. Values are not repeated,
     since they may be secrets. The fields are those of ``fields.json`` (see ``generate``).
     """
-    return list(_check(template, _ROOT, "spec.template"))
+    findings = list(_check(template, _ROOT, "spec.template"))
+    for position, container in enumerate((template.get("spec") or {}).get("containers") or []):
+        if container.get("name") == MAIN_CONTAINER and container.get("image") is not None:
+            raise InvalidInput(
+                f"spec.template.spec.containers[{position}].image",
+                "the plan is made for the version that the engine's image holds: set spec.engine.image instead",
+            )
+    return findings
 
 
 def _check(value: Any, kind: str, path: str) -> Iterator[Finding]:
     if value is None:  # "remove this field", in a strategic merge
         return
-    if kind in _SCALARS:
+    if kind == "image":
+        if not isinstance(value, str) or not re.fullmatch(IMAGE, value):
+            raise InvalidInput(
+                path, "must be an image such as lmsysorg/sglang:v0.5.23, without spaces, scheme and user"
+            )
+    elif kind in _SCALARS:
         wanted, sentence = _SCALARS[kind]
         if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):
             raise InvalidInput(path, sentence)

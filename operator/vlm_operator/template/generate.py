@@ -13,11 +13,15 @@ from kubernetes import client
 FIELDS: Final = Path(__file__).parent / "fields.json"
 _SCALARS: Final = {"str": "str", "int": "int", "float": "float", "bool": "bool", "datetime": "str"}
 # Text in the client, and a number as well in the API.
+# Image references, by type and field.
+_IMAGES: Final = frozenset(
+    {("V1Container", "image"), ("V1EphemeralContainer", "image"), ("V1ImageVolumeSource", "reference")}
+)
 _QUANTITIES: Final = frozenset({"sizeLimit", "divisor"})
 
 
 def types() -> dict[str, dict[str, str]]:
-    """Type -> field -> kind: a scalar, ``map``, ``any``, another type, or ``[kind]`` for a list."""
+    """Type -> field -> kind: a scalar, ``image``, ``map``, ``any``, another type, or ``[kind]`` for a list."""
     found: dict[str, dict[str, str]] = {}
     waiting = ["V1PodTemplateSpec"]
     while waiting:
@@ -26,9 +30,13 @@ def types() -> dict[str, dict[str, str]]:
             continue
         model: Any = getattr(client, name)
         declared = {model.attribute_map[attribute]: kind for attribute, kind in model.openapi_types.items()}
-        found[name] = {field: "any" if field in _QUANTITIES else _kind(kind) for field, kind in declared.items()}
+        found[name] = {field: _special(name, field) or _kind(kind) for field, kind in declared.items()}
         waiting += [inner for kind in found[name].values() if (inner := kind.strip("[]")).startswith("V")]
     return found
+
+
+def _special(name: str, field: str) -> str | None:
+    return "image" if (name, field) in _IMAGES else "any" if field in _QUANTITIES else None
 
 
 def _kind(declared: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.plan.builders import node, plan, service
+from unit.plan.builders import images, node, plan, service
 
 from vlm_api.plan import Finding
 from vlm_operator.errors import InvalidInput
@@ -58,6 +58,57 @@ def test_what_no_cluster_makes_work_is_refused_with_the_step(spec, path, says):
     assert str(refused.value).startswith(f"{path}: ")
     assert says in str(refused.value)
     assert "remove" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--mm-process-config", "[1]"], "must be an object of objects"),
+        (["--mm-process-config", '{"image": 5}'], "must be an object of objects"),
+        (["--limit-mm-data-per-request", "[4]"], "must give whole numbers"),
+        (["--limit-mm-data-per-request", '{"image": true}'], "must give whole numbers"),
+        (["--limit-mm-data-per-request", '{"image": 0}'], "allow one"),
+        (
+            ["--chunked-prefill-size", "1000", "--page-size", "64"],
+            "chunked_prefill_size 1000 must be a multiple of page_size 64",
+        ),
+    ],
+)
+def test_values_that_the_engine_asserts_against_are_refused(args, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan(service(engine=engine(*args)))
+
+
+def test_fewer_images_allowed_than_declared_are_told():
+    args = engine("--limit-mm-data-per-request", '{"image": 2}')
+    (finding,) = of("ImagesRefused", plan(service(workload=images(perRequest=4), engine=args)))
+    assert "have 4 images and the engine is told to take 2" in finding.message
+    assert not of("ImagesRefused", plan(service(workload=images(perRequest=2), engine=args)))
+
+
+@pytest.mark.parametrize(("plugins", "open_paths"), [("mine", 1), ("mine, vlm_serving", 0), ("", 0)])
+def test_a_list_of_plugins_without_ours_leaves_the_control_paths_open(plugins, open_paths):
+    assert len(of("ControlPathsOpen", plan(service(engine=env("SGLANG_PLUGINS", plugins))))) == open_paths
+
+
+@pytest.mark.parametrize("tag", ["v0.5.23-rocm700-mi30x", "v0.5.23-xeon", "v0.5.23-cann8.3.rc1-910b"])
+def test_an_image_for_other_hardware_is_told(tag):
+    made = plan(service(engine={"image": f"lmsysorg/sglang:{tag}"}))
+    assert len(of("ImageForOtherHardware", made)) == 1
+    on_the_cpu = plan(service(engine={"image": f"lmsysorg/sglang:{tag}"}, hardware={"device": "cpu"}))
+    assert not of("ImageForOtherHardware", on_the_cpu)
+
+
+def test_the_engine_s_image_is_set_where_the_plan_reads_it():
+    template = {"spec": {"containers": [{"name": "main", "image": "example.com/other:v0.5.9"}]}}
+    with pytest.raises(InvalidInput, match=r"set spec\.engine\.image instead"):
+        plan(service(template=template))
+
+
+@pytest.mark.parametrize(("version", "next_one"), [("0.5.10", "0.5.10.post1"), ("0.4.9", "0.5.9"), ("0.6.0", "0.5.23")])
+def test_an_unknown_version_is_told_with_the_next_known_one(version, next_one):
+    (finding,) = of("EngineVersionUnknown", plan(service(engine={"version": version})))
+    assert f"use {next_one} or another" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,11 @@ def main(**fields: Any) -> dict[str, Any]:
         ),
         ({"spec": {"hostNetwork": "true"}}, "spec.template.spec.hostNetwork", "must be true or false, without quotes"),
         ({"spec": {"priorityClassName": 5}}, "spec.template.spec.priorityClassName", "must be text: put it in quotes"),
+        (
+            {"spec": {"containers": [{"name": "side", "image": "https://example.com/x"}]}},
+            "spec.template.spec.containers[0].image",
+            "without spaces, scheme and user",
+        ),
         ({"spec": {"hostAliases": {}}}, "spec.template.spec.hostAliases", "must be a list"),
         (
             {"spec": {"securityContext": {"runAsUser": True}}},

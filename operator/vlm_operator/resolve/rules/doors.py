@@ -8,6 +8,8 @@ from vlm_api.plan import Finding, Setting, Severity, Source
 from vlm_operator import egress
 from vlm_operator.resolve.context import Context, Declared, applied, left
 
+# Our entry point in sglang.srt.plugins.
+GUARD = "vlm_serving"
 _DOMAINS = "allowed_media_domains"
 _DOMAINS_PATH = "spec.security.allowedMediaDomains"
 _ENFORCED = "if the cluster's network plugin enforces such policies (Calico and Cilium do, the plain bridge does not)"
@@ -18,6 +20,9 @@ def control_paths(context: Context, declared: Declared) -> Iterator[Finding]:
     if declared.value("enable_http2"):
         why = "enable_http2 serves without the plugin that closes the engine's control paths"
         step, path = "remove it", context.choices.settings["enable_http2"].path
+    elif (allowed := _allowed_plugins(context)) is not None:
+        why = f"SGLANG_PLUGINS does not list {GUARD}, the plugin that closes the engine's control paths"
+        step, path = f"add {GUARD} to it, or remove it", allowed
     elif not context.engine.has_plugins:
         why = f"{context.engine_name()} may load no plugins, so nothing closes its control paths"
         step, path = "use 0.5.12 or later and say spec.engine.version", "spec.engine.version"
@@ -30,6 +35,15 @@ def control_paths(context: Context, declared: Declared) -> Iterator[Finding]:
         "or let only trusted clients reach port 8000 by a NetworkPolicy",
         path=path,
     )
+
+
+def _allowed_plugins(context: Context) -> str | None:
+    """Where SGLANG_PLUGINS, an allow-list, keeps our plugin out; None where it does not."""
+    choice = context.choices.settings.get("SGLANG_PLUGINS")
+    if choice is not None:
+        names = [name.strip() for name in str(choice.value).split(",") if name.strip()]
+        return choice.path if names and GUARD not in names else None
+    return "spec.engine.env" if "SGLANG_PLUGINS" in context.choices.referenced_env else None
 
 
 def media_domains(context: Context, declared: Declared) -> Iterator[Setting]:

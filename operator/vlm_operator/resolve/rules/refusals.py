@@ -38,6 +38,33 @@ def another_server(context: Context, declared: Declared) -> Iterator[Setting]:
     yield from ()
 
 
+def shapes(context: Context, declared: Declared) -> Iterator[Setting]:
+    """Raises InvalidInput for JSON and sizes that the engine asserts against at its start, and for a limit of no images."""
+    settings = context.choices.settings
+    processing = settings.get("mm_process_config")
+    if processing is not None and not (
+        isinstance(processing.value, dict) and all(isinstance(part, dict) for part in processing.value.values())
+    ):
+        example = '{"image": {"size": {"longest_edge": 1048576}}}'
+        raise InvalidInput(processing.path, f"mm_process_config must be an object of objects, such as {example}")
+    limits = settings.get("limit_mm_data_per_request")
+    if limits is not None:
+        value = limits.value
+        if not isinstance(value, dict) or not all(type(n) is int and n >= 0 for n in value.values()):
+            example = '{"image": 4}'
+            raise InvalidInput(limits.path, f"limit_mm_data_per_request must give whole numbers, such as {example}")
+        if value.get("image") == 0:
+            raise InvalidInput(
+                limits.path,
+                "image is 0, and a replica is ready once it has answered a request with an image: allow one",
+            )
+    chunk, page = declared.value("chunked_prefill_size"), declared.value("page_size")
+    if chunk and page and int(chunk) > 0 and int(chunk) % int(page):
+        path = (settings.get("chunked_prefill_size") or settings["page_size"]).path
+        raise InvalidInput(path, f"chunked_prefill_size {chunk} must be a multiple of page_size {page}")
+    yield from ()
+
+
 def own_devices(context: Context, declared: Declared) -> Iterator[Setting]:
     """Raises InvalidInput for GPUs beside those that the pod gets, which are numbered from 0 in it."""
     devices, settings = context.devices_per_pod, context.choices.settings

@@ -104,6 +104,16 @@ def consistent(context: Context, declared: Declared) -> Iterator[Finding]:
             f"{length}: the engine refuses such requests; raise context_length or lower the workload's tokens",
             path=context.choices.settings["context_length"].path,
         )
+    limits, images = context.choices.settings.get("limit_mm_data_per_request"), context.spec.workload.images
+    allowed = limits.value.get("image") if limits is not None else None
+    if limits is not None and allowed is not None and allowed < images.per_request:
+        yield Finding(
+            severity=Severity.WARNING,
+            reason="ImagesRefused",
+            message=f"declared requests have {images.per_request} images and the engine is told to take {allowed}: it refuses "
+            "such requests; raise the limit, or lower workload.images.perRequest",
+            path=limits.path,
+        )
     most = declared.value("max_total_tokens")
     if most is not None and context.cuda and int(most) < total.request_tokens:
         yield Finding(
