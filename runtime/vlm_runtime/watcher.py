@@ -149,11 +149,13 @@ class Watcher:
     def _compare_settings(self) -> bool:
         """Asks the engine what it uses; False where it did not say."""
         try:
-            info = self._client.server_info()
+            found = compare(self._plan.settings, self._client.server_info(), self._pool.seen(), self._redact)
         except (EngineUnreachable, ValueError) as error:
             self._say(f"the engine did not say what it uses: {error}")
             return False
-        found = compare(self._plan.settings, info, self._pool.seen(), self._redact)
+        except Exception as error:  # an answer of a shape that nobody foresaw keeps no engine from serving
+            self._say(f"what the engine says it uses cannot be read: {error!r}")
+            return False
         self._state.compared(found)
         for setting in found.settings:
             if not setting.agrees:

@@ -37,6 +37,7 @@ class Engine:
         self.tokens = 0
         self.serving: list[Answer | EngineUnreachable] = []
         self.images: tuple[int, int] | None = None
+        self.infos: list[object] = []
 
     def is_serving(self) -> Answer:
         answer = self.serving.pop(0) if self.serving else Answer(200, b"")
@@ -48,7 +49,10 @@ class Engine:
         return Answer(200, b'{"choices": [1]}')
 
     def server_info(self) -> dict[str, object]:
-        return {"version": "0.5.23"}
+        info = self.infos.pop(0) if self.infos else {"version": "0.5.23"}
+        if isinstance(info, Exception):
+            raise info
+        return info  # type: ignore[return-value]
 
     def has_pulse(self, timeout_seconds: float) -> bool:
         return self.pulse
@@ -267,4 +271,26 @@ def test_a_fault_of_the_runtime_leaves_no_engine_unwatched(process: subprocess.P
     run.wait_for(lambda: any("TypeError" in line for line in run.said))
     del engine.server_info
     run.wait_for(lambda: run.state.readiness_probe().ok)
+    assert run.failures == []
+
+
+def test_a_pod_is_ready_only_after_its_engine_was_asked_what_it_uses() -> None:
+    engine = Engine()
+    engine.infos = [EngineUnreachable("/server_info: TimeoutError"), ValueError("/server_info answered 503")]
+    run = Run(engine, 1 << 30)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    assert run.state.report().asked
+    assert run.said.index("the engine did not say what it uses: /server_info answered 503") < next(
+        number for number, line in enumerate(run.said) if line.startswith("ready after")
+    )
+
+
+def test_an_engine_that_cannot_say_what_it_uses_serves_all_the_same_and_is_asked_again() -> None:
+    engine = Engine()
+    engine.infos = [EngineUnreachable("/server_info: TimeoutError"), ["no", "object"], ValueError("x"), ValueError("y")]
+    engine.images = (2, 1)
+    run = Run(engine, 1 << 30)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    run.wait_for(lambda: run.state.report().asked)
+    assert any("cannot be read: " in line for line in run.said)
     assert run.failures == []
