@@ -17,6 +17,8 @@ _MIB: Final = 1 << 20
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _SECRET: Final = re.compile(r"(^|_)(key|token|secret|password)$", re.IGNORECASE)
 _UNKNOWN: Final = object()
+# With data-parallel attention the engine gives each rank its share.
+_SHARED_BY_RANKS: Final = frozenset({"max_running_requests", "chunked_prefill_size"})
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,12 @@ def _agrees(name: str, planned: Any, effective: Any, info: Mapping[str, Any]) ->
     if name == "max_total_tokens" and isinstance(planned, int) and isinstance(effective, int):
         # The engine rounds down to whole pages.
         return 0 <= planned - effective < (info.get("page_size") or 1)
+    if name in _SHARED_BY_RANKS and isinstance(planned, int) and isinstance(effective, int):
+        ranks = info.get("attn_dp_size") or 1
+        share = planned // ranks
+        return effective in (planned, share, share * ranks)
+    if planned == "auto":
+        return True  # whatever the engine chose is what was asked for
     planned, effective = _plain(planned), _plain(effective)
     if isinstance(effective, float) and isinstance(planned, (int, float)):
         return abs(planned - effective) < 1e-6

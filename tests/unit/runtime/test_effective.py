@@ -83,6 +83,19 @@ def test_running_requests_are_added_up_over_data_parallel_attention() -> None:
     assert one("max_running_requests", 1268, INFO | {"attn_dp_size": 4}) == (1268, True)
 
 
+def test_what_the_engine_shares_out_over_ranks_is_as_planned_also_where_a_remainder_is_lost() -> None:
+    ranks = INFO | {"attn_dp_size": 4, "chunked_prefill_size": 2048}
+    assert one("max_running_requests", 1270, ranks) == (1268, True)
+    assert one("max_running_requests", 1272, ranks) == (1268, False)
+    assert one("chunked_prefill_size", 8192, ranks) == (2048, True)
+    assert one("chunked_prefill_size", 4096, ranks) == (2048, False)
+    assert one("chunked_prefill_size", -1, {"chunked_prefill_size": -1}) == (-1, True)
+
+
+def test_a_choice_that_was_left_to_the_engine_by_the_word_auto_is_in_force_whatever_it_chose() -> None:
+    assert one("kv_cache_dtype", "auto", {"kv_cache_dtype": "bfloat16"}) == ("bfloat16", True)
+
+
 def test_tokens_are_rounded_down_to_pages_and_that_is_no_difference() -> None:
     assert one("max_total_tokens", 100000) == (99968, True)
     assert one("max_total_tokens", 200000) == (99968, False)
