@@ -1,0 +1,51 @@
+"""How often a service compared with itself is called equal: `kubectl vlm bench NAME --against NAME`, again and again.
+
+    python benchmarks/same.py qwen3-vl-cpu --runs 10 -- --requests 16 --concurrency 4
+
+What stands behind `--` goes to every command. At least 9 of 10 intervals have to hold 1; exit code 1 where they do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def compare(name: str, options: list[str]) -> tuple[float, float, float]:
+    """Ratio of requests/s, and both ends of its interval. Raises RuntimeError with what the command said."""
+    with tempfile.TemporaryDirectory() as folder:
+        saved = ["--folder", str(Path(folder) / "saved"), "-o", "json"]
+        command = [sys.executable, "-m", "vlm_operator.cli.main", "bench", name, "--against", name, *options, *saved]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    [comparison] = json.loads(done.stdout)["comparisons"]
+    found = comparison["ratios"]["requests/s"]
+    return found["ratio"], found["low"], found["high"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="the VLMService")
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("options", nargs="*", help="for every command, behind --")
+    given = parser.parse_args()
+    held = 0
+    for number in range(1, given.runs + 1):
+        begun = time.monotonic()
+        ratio, low, high = compare(given.name, given.options)
+        held += low <= 1 <= high
+        verdict = "holds 1" if low <= 1 <= high else "names a winner"
+        seconds = time.monotonic() - begun
+        print(f"{number:3}  {ratio:.3f}  {low:.3f} to {high:.3f}  {verdict}  {seconds:.0f} s", flush=True)
+    print(f"{held} of {given.runs} intervals hold 1")
+    return 0 if held >= 0.9 * given.runs else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
