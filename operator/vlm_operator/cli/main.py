@@ -56,6 +56,10 @@ def run(options: argparse.Namespace) -> int:
             from vlm_operator.cli.profile import profile
 
             return profile(options)
+        if options.command in ("history", "rollback"):
+            from vlm_operator.cli.history import history, rollback
+
+            return history(options) if options.command == "history" else rollback(options)
         from vlm_operator.cli.live import explain, status
 
         return explain(options) if options.command == "explain" else status(options)
@@ -118,6 +122,28 @@ def parser() -> argparse.ArgumentParser:
         description="Conditions, start-up, pods, and the next step.",
     )
     status.add_argument("name", metavar="NAME", help="the VLMService")
+
+    history = commands.add_parser(
+        "history",
+        parents=[cluster],
+        help="earlier specs of a VLMService",
+        description="The revisions of a VLMService: one for each spec that pods were made from, the newest ten.",
+    )
+    history.add_argument("name", metavar="NAME", help="the VLMService")
+    history.add_argument("--revision", type=int, metavar="N", help="show the spec of that revision")
+
+    rollback = commands.add_parser(
+        "rollback",
+        parents=[cluster],
+        help="put an earlier spec of a VLMService back",
+        description="Shows what changes, and puts an earlier spec back into the VLMService: all of it that pods are "
+        "made from. Replicas, scaling, suspend, rolloutStrategy and metrics stay as they are.",
+    )
+    rollback.add_argument("name", metavar="NAME", help="the VLMService")
+    rollback.add_argument(
+        "--to-revision", type=int, default=0, metavar="N", help="default: the revision before the present spec"
+    )
+    rollback.add_argument("--dry-run", action="store_true", help="only show what would change")
 
     add_bench(commands, cluster)
     add_profile(commands, cluster)

@@ -1,1 +1,1 @@
-"""Events in, one reconcile per service at a time, status out. The only importer of kopf."""
+"""Events in, one reconcile per service at a time, status out."""

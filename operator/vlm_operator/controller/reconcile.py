@@ -36,6 +36,7 @@ from vlm_operator.kube.apply import Applied, Applier
 from vlm_operator.kube.client import ApiError, Client, Json
 from vlm_operator.kube.events import Recorder
 from vlm_operator.kube.ownership import is_owned, owner_reference
+from vlm_operator.kube.revisions import revision, surplus
 from vlm_operator.kube.status import StatusWriter
 from vlm_operator.planning import Cluster, StoredPlan, make_plan, seal, stays
 from vlm_operator.profiles import Family
@@ -129,9 +130,13 @@ class Reconciler:
             return replace(seen, replicas=replicas(workload_of(owned)))
         manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw), self.site)
         try:
-            done = self.applier.apply(manifests, owned, raw["metadata"]["uid"])
+            uid = raw["metadata"]["uid"]
+            history = [r for r in self.cache.of(_key(raw), [kinds.REVISION]) if is_owned(r, uid)]
+            present = revision(raw, stored.plan.spec_digest, stored.plan.hash, history, owner_reference(raw))
+            done = self.applier.apply([*manifests, present], [*owned, *history], uid)
             if not done.taken:
-                self.applier.remove(self._unwanted(manifests, owned, raw, pods.engines), done)
+                unwanted = self._unwanted(manifests, owned, raw, pods.engines)
+                self.applier.remove([*unwanted, *surplus(history, present["metadata"]["name"])], done)
         except ApiError as error:
             if not error.refused:
                 raise

@@ -179,9 +179,9 @@ class Client:
                 self._forget(kind)
             raise
 
-    def merge(self, kind: Kind, namespace: str, name: str, patch: Json) -> Json:
+    def merge(self, kind: Kind, namespace: str, name: str, patch: Json, *, manager: str = FIELD_MANAGER) -> Json:
         """A JSON merge patch: maps are merged, lists and values replaced, null removes."""
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": manager}
         return self._call("PATCH", kind.path(namespace, name), query, patch, "application/merge-patch+json")
 
     def json_patch(

@@ -25,7 +25,8 @@ class StatusWriter:
     def write(self, service: Json, status: Json) -> bool:
         """Replaces the status of the live ``service``. Returns whether anything was sent.
 
-        Raises ApiError, but not where the service is gone or was made anew meanwhile.
+        Raises ApiError, but not where the service has changed, gone or was made anew meanwhile: that is an event of
+        its own.
         """
         metadata, wanted = service["metadata"], without_nulls(status)
         live = _text(service.get("status") or {})
@@ -34,6 +35,8 @@ class StatusWriter:
         # Not a merge patch: that would keep labels and variables that are no longer there.
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            # What was said of an older state would undo what others have written into the status since.
+            {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
             {"op": "add", "path": "/status", "value": wanted},
         ]
         try:
