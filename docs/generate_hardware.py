@@ -27,7 +27,7 @@ defaults, and the finding `DefaultsUsed` says so. Numbers are NVML's; a source s
 [products.yaml](../operator/vlm_operator/facts/products.yaml), and a row there is all that a new GPU needs.
 
 Besides NVIDIA's GPUs there is the CPU (`hardware.device: cpu`), for trying things out. MIG slices count with their own memory;
-shares of a card (time-slicing, MPS) with the whole card's, since the driver does not divide it.
+time-sliced shares with the whole card's, since nothing divides it, and MPS clients with their equal part of it.
 
 *Measured set* names the model families for which somebody measured a set of values on such a GPU. **We have measured nothing**;
 [tuning.md](tuning.md) says who did.

@@ -5,7 +5,6 @@ Pure: the same input gives the same plan, byte for byte.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -46,9 +45,8 @@ from vlm_operator.resolve.releases import release_findings
 from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.splits import split_findings
 from vlm_operator.resolve.startup import startup_budget
+from vlm_operator.spec_digest import spec_digest
 
-# Fields of the spec that never change what runs in a pod.
-OUTSIDE_THE_PLAN = {"replicas", "scaling", "suspend", "rollout_strategy", "metrics"}
 SHOWN_NODES = 64
 
 
@@ -120,6 +118,7 @@ def make_plan(
         *notes.driver_findings(image, gpu),
         *release_findings(context, declared),
         *notes.virtual_gpu_findings(context, declared),
+        *notes.shared_gpu_findings(context),
         *findings,
         *fit_findings(context, declared, total, pool),
         *notes.group_findings(spec, cluster.has_leader_worker_sets),
@@ -188,15 +187,6 @@ def _made_blindly(plan: ServingPlan) -> bool:
 def _sees_now(spec: VLMServiceSpec, cluster: Cluster) -> bool:
     choice = _hardware(spec, cluster, model_facts(spec.model), None)
     return choice.chosen is not None and choice.source != "unknown"
-
-
-def spec_digest(spec: VLMServiceSpec) -> str:
-    """Digest of the part of the spec that pods are made from. Raises InvalidInput where it is nested without end."""
-    try:
-        said = spec.model_dump(mode="json", by_alias=True, exclude=OUTSIDE_THE_PLAN)
-    except ValueError as error:  # pydantic ends at 255 levels
-        raise InvalidInput("spec", "is nested too deeply: no field needs so many levels") from error
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _hardware(spec: VLMServiceSpec, cluster: Cluster, model: ModelFacts, family: Family | None) -> Choice:

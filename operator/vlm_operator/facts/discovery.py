@@ -65,7 +65,7 @@ def discovered(labels: Mapping[str, Any], offer: Offer) -> Reading | None:
         source="gfd",
         product=name,
         compute_capability=capability,
-        memory_mib=memory_mib,
+        memory_mib=(memory_mib // replicas or None) if memory_mib and sharing is Sharing.MPS else memory_mib,
         devices=_devices(count, replicas, offer),
         allocatable=offer.allocatable,
         sharing=sharing,

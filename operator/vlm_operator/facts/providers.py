@@ -69,6 +69,8 @@ def _gke(labels: Mapping[str, Any], offer: Offer) -> GpuFacts | None:
         return _facts("gke", labels, offer, keys, known, None, offer.allocatable // clients, Sharing.MIG)
     memory_mib = known.only_memory_mib if known else None
     sharing = {"mps": Sharing.MPS, "time-sharing": Sharing.TIME_SLICING}.get(strategy, Sharing.NONE)
+    if sharing is Sharing.MPS and memory_mib is not None:
+        memory_mib = memory_mib // clients or None
     if sharing is not Sharing.NONE and not count:
         count = -(-offer.allocatable // clients)
     return _facts("gke", labels, offer, keys, known, memory_mib, count, sharing)

@@ -28,7 +28,8 @@ class GpuFacts:
     product: str | None = None
     compute_capability: ComputeCapability | None = None
     memory_mib: int | None = None
-    """Of one device: the whole GPU, also when it is time-sliced; the slice under MIG."""
+    """Of one device: the whole GPU, also when it is time-sliced; the slice under MIG; a client's part under MPS, whose
+    daemon gives each an equal one (README of NVIDIA's device plugin)."""
     devices: int = 0
     """Devices that one pod can hold together: physical GPUs, or MIG slices. Never the shares of time-slicing."""
     allocatable: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vlm_api.plan import Finding, Severity
+from vlm_api.plan import Finding, Severity, Sharing
 from vlm_api.spec import VLMServiceSpec
 from vlm_operator import memory
 from vlm_operator.engines.catalogue import known
@@ -132,6 +132,25 @@ def virtual_gpu_findings(context: Context, declared: Declared) -> list[Finding]:
     else:
         message += "; for those, pass whole GPUs through to the virtual machine"
     return [Finding(severity=severity, reason="VirtualGpu", message=message, path=path)]
+
+
+def shared_gpu_findings(context: Context) -> list[Finding]:
+    """A card that pods share by time-slicing: nothing keeps them from taking each other's memory."""
+    gpu = context.gpu
+    if gpu is None or gpu.sharing is not Sharing.TIME_SLICING:
+        return []
+    pods = -(-gpu.allocatable // max(gpu.devices, 1))
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            reason="GpuShared",
+            message=f"up to {pods} pods share a card by time-slicing, and nothing divides its memory: the plan is for the "
+            "whole card, and the engine ends where another pod has taken what it needs; set "
+            f"engine.settings.mem_fraction_static to the part that is meant for it (1/{pods} is {1 / max(pods, 1):.2f}), "
+            "or keep the other pods away",
+            path="spec.hardware",
+        )
+    ]
 
 
 def group_findings(spec: VLMServiceSpec, has_leader_worker_sets: bool) -> list[Finding]:

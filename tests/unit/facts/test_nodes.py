@@ -149,14 +149,18 @@ def test_slices_of_the_mixed_strategy_have_a_resource_and_labels_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "sharing"),
-    [("time-slicing", Sharing.TIME_SLICING), ("mps", Sharing.MPS), ("none", Sharing.TIME_SLICING)],
+    ("strategy", "sharing", "memory_mib"),
+    [
+        ("time-slicing", Sharing.TIME_SLICING, 23034),
+        ("mps", Sharing.MPS, 23034 // 4),
+        ("none", Sharing.TIME_SLICING, 23034),
+    ],
 )
-def test_four_shares_of_one_card_are_one_card(strategy, sharing):
+def test_four_shares_of_one_card_are_one_card(strategy, sharing, memory_mib):
     labels = discovered("NVIDIA-L4-SHARED", 23034, "8.9", count=1)
     labels |= {f"{GPU}.replicas": "4", f"{GPU}.sharing-strategy": strategy}
     gpu = node_facts(node(labels, {GPU: "4"})).gpu
-    assert (gpu.sharing, gpu.devices, gpu.allocatable, gpu.memory_mib) == (sharing, 1, 4, 23034)
+    assert (gpu.sharing, gpu.devices, gpu.allocatable, gpu.memory_mib) == (sharing, 1, 4, memory_mib)
     assert gpu.ambiguous is None
 
 

@@ -94,11 +94,14 @@ def test_a_partition_on_gke_is_a_mig_slice_of_unknown_memory():
     assert found.match_labels[f"{GKE}gpu-partition-size"] == "1g.10gb"
 
 
-@pytest.mark.parametrize(("strategy", "sharing"), [("time-sharing", Sharing.TIME_SLICING), ("mps", Sharing.MPS)])
-def test_a_shared_gpu_on_gke_is_one_gpu(strategy, sharing):
+@pytest.mark.parametrize(
+    ("strategy", "sharing", "memory_mib"),
+    [("time-sharing", Sharing.TIME_SLICING, 23034), ("mps", Sharing.MPS, 23034 // 4)],
+)
+def test_a_shared_gpu_on_gke_is_one_gpu(strategy, sharing, memory_mib):
     labels = {f"{GKE}accelerator": "nvidia-l4", f"{GKE}gpu-sharing-strategy": strategy}
     found = gpu(labels | {f"{GKE}max-shared-clients-per-gpu": "4"}, "4")
-    assert (found.sharing, found.devices, found.allocatable) == (sharing, 1, 4)
+    assert (found.sharing, found.devices, found.allocatable, found.memory_mib) == (sharing, 1, 4, memory_mib)
 
 
 def test_a_gpu_of_another_maker_is_none_of_nvidias():

@@ -23,6 +23,7 @@ JUNK: tuple[Any, ...] = (
     None, "", " ", "0", "-1", "8", "1e3", "NaN", "Inf", "9.0", "9", "9999999999999999999999", "true", "Ω" * 70, "\x00",
     "../..", "16Gi", "20GB", 0, -1, 1, 3, 7, 2**63, 1.5, True, [], {}, [None], {"a": None}, [[]], "hf://a/b", "pvc://c",
     "file:///x", "--config", "spec", "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "NVIDIA-L4-SHARED", "time-slicing", "mps",
+    "p5.48xlarge", "g6f.xlarge", "Standard_ND96isr_H100_v5", "vm-vgpu", "v0.5.9-cu12", 0.97,
 )  # fmt: skip
 LABELS = (
     "nvidia.com/gpu.product",
@@ -40,6 +41,10 @@ LABELS = (
     "gpu.nvidia.com/vram",
     "karpenter.k8s.aws/instance-gpu-name",
     "karpenter.k8s.aws/instance-gpu-memory",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "nvidia.com/vgpu.present",
+    "nvidia.com/gpu.workload.config",
+    "node.kubernetes.io/instance-type",
     "kubernetes.io/arch",
 )
 SPEC: dict[str, Any] = {
@@ -52,7 +57,12 @@ SPEC: dict[str, Any] = {
     "engine": {
         "version": "0.5.23",
         "image": "lmsysorg/sglang:v0.5.23",
-        "settings": {"prefill_decode_interval": 3, "SGLANG_VLM_CACHE_SIZE_MB": 1, "mem_fraction_static": 0.5},
+        "settings": {
+            "prefill_decode_interval": 3, "SGLANG_VLM_CACHE_SIZE_MB": 1, "mem_fraction_static": 0.5, "ep_size": 1,
+            "tokenizer_worker_num": 1, "cpu_offload_gb": 1, "hicache_size": 1, "enable_hierarchical_cache": True,
+            "max_total_tokens": 9999, "limit_mm_data_per_request": {"image": 4}, "mm_process_config": {"image": {}},
+            "base_gpu_id": 0, "gpu_id_step": 1, "page_size": 1, "chunked_prefill_size": 2048, "quantization": "fp8",
+        },
         "args": ["--log-requests", "--stream-interval", "4"],
         "env": [{"name": "A", "value": "b"}],
     },

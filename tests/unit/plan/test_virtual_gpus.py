@@ -86,3 +86,24 @@ def test_a_node_for_containers_is_used():
     assert plan(None, node(labels={"nvidia.com/vgpu.present": "false"})).hardware.match_labels == {
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"
     }
+
+
+def shared(strategy: str, **more: Any) -> dict[str, Any]:
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": strategy}
+    return node("shared", "NVIDIA-H100-80GB-HBM3-SHARED", labels=labels, count=8, allocatable=32, **more)
+
+
+def test_under_mps_each_client_has_an_equal_part_of_the_card_s_memory():
+    made = plan(service(model={"uri": "hf://Qwen/Qwen3-VL-2B-Instruct"}), shared("mps"))
+    assert made.hardware.memory_mib == 81_559 // 4
+    assert not made.errors
+    (error,) = plan(service(model={"uri": "hf://Qwen/Qwen3-VL-32B-Instruct"}), shared("mps")).errors
+    assert "of 20,389 MiB" in error.message
+
+
+def test_time_slicing_divides_no_memory_which_is_told():
+    made = plan(None, shared("time-slicing"))
+    assert made.hardware.memory_mib == 81_559
+    (finding,) = [f for f in made.findings if f.reason == "GpuShared"]
+    assert "up to 4 pods share a card" in finding.message
+    assert "1/4 is 0.25" in finding.message

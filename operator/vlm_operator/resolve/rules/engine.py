@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from vlm_api.plan import Sharing
 from vlm_operator import memory
 from vlm_operator.resolve.conditions import GRAPH_SETTINGS, IMAGE_CACHES, travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared
@@ -42,7 +43,8 @@ def fill_expected(context: Context, declared: Declared) -> None:
         return
     if not context.cuda:
         choices = dict(OUTSIDE_THE_SET)
-    elif gpu is None or gpu.compute_capability is None:
+    elif gpu is None or gpu.compute_capability is None or gpu.sharing is Sharing.MPS:
+        # Under MPS the engine may see the whole card's memory or the client's part of it.
         return
     else:
         choices = _choices(context, declared)
