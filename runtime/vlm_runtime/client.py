@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import ssl
@@ -23,6 +24,14 @@ INFO_TIMEOUT_SECONDS: Final = 10.0
 
 class EngineUnreachable(Exception):
     """No answer. ``str()`` says why in a few words."""
+
+
+class CannotAsk(EngineUnreachable):
+    """The question could not even be sent, for a lack on this side: that says nothing of the engine."""
+
+
+# No files, sockets, memory or ports left for a new connection.
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN})
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,8 @@ class EngineClient:
         """
         try:
             self._request("GET", "/server_info", timeout=timeout_seconds)
+        except CannotAsk:
+            return True
         except EngineUnreachable:
             return False
         return True
@@ -133,6 +144,8 @@ class EngineClient:
             response = connection.getresponse()
             return Answer(response.status, response.read())
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, OSError) and error.errno in _OURS:
+                raise CannotAsk(f"{path}: {error.strerror} on this side") from error
             raise EngineUnreachable(f"{path}: {type(error).__name__}") from error
         finally:
             connection.close()

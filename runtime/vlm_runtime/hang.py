@@ -69,7 +69,7 @@ class Production:
     """Requests that run or wait."""
 
 
-def production(exposition: bytes) -> Production | None:
+def read_production(exposition: bytes) -> Production | None:
     """Reads the engine's metrics in Prometheus' text format; None where they say nothing of tokens."""
     produced = in_flight = 0.0
     known = False

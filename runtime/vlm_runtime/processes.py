@@ -39,9 +39,11 @@ def workers(engine_pid: int, proc: Path = PROC) -> list[Worker]:
 
 
 def is_alive(worker: Worker, proc: Path = PROC) -> bool:
-    """False once it ended, also while its parent has not noticed."""
+    """False once it ended, also while its parent has not noticed. What cannot be read is taken for alive."""
     stat = _stat(proc, worker.pid)
-    return stat is not None and stat.start_ticks == worker.start_ticks and stat.state not in "ZX"
+    if stat is None:
+        return not _is_gone(proc, worker.pid)
+    return stat.start_ticks == worker.start_ticks and stat.state not in "ZX"
 
 
 def is_stopped(pid: int, proc: Path = PROC) -> bool:
@@ -86,6 +88,16 @@ def _pids(proc: Path) -> list[int]:
         return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
     except OSError:
         return []
+
+
+def _is_gone(proc: Path, pid: int) -> bool:
+    try:
+        os.stat(proc / str(pid))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _stat(proc: Path, pid: int) -> _Stat | None:

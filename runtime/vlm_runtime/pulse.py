@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vlm_runtime.client import Answer, EngineClient, EngineUnreachable
-from vlm_runtime.hang import IDLE_SHARE, Look, Patience, Production, Stillness
-from vlm_runtime.hang import production as read
+from vlm_runtime.hang import IDLE_SHARE, Look, Patience, Production, Stillness, read_production
 from vlm_runtime.processes import Worker, cpu_seconds, is_stopped
 
 PULSE_SECONDS: Final = 15.0
@@ -94,7 +93,7 @@ class Pulse:
 
     def _production(self) -> Production | None:
         try:
-            return read(self._client.metrics())
+            return read_production(self._client.metrics())
         except EngineUnreachable:
             return None
 

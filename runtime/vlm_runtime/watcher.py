@@ -13,7 +13,7 @@ from vlm_runtime.client import Answer, EngineClient, EngineUnreachable
 from vlm_runtime.effective import compare
 from vlm_runtime.failure import failure
 from vlm_runtime.feature_pool import PoolWatch, pool_metrics
-from vlm_runtime.hang import Patience, Production, patience, production
+from vlm_runtime.hang import Patience, Production, patience, read_production
 from vlm_runtime.images import ImageWindow, image_counts
 from vlm_runtime.processes import is_alive, workers
 from vlm_runtime.pulse import Pulse
@@ -174,7 +174,7 @@ class Watcher:
             exposition = self._client.metrics()
         except EngineUnreachable:
             return  # whether it serves is asked right after this
-        self._production = production(exposition)
+        self._production = read_production(exposition)
         in_pool = pool_metrics(exposition)
         self._pool.told(in_pool)
         self._state.saw_pool(self._pool.seen())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.runtime.harness import make_plan
 
-from vlm_runtime.hang import Look, Production, Stillness, patience, production
+from vlm_runtime.hang import Look, Production, Stillness, patience, read_production
 
 EXPOSITION = b"""\
 # HELP sglang:num_running_reqs The number of running requests.
@@ -47,12 +47,12 @@ def test_patience_covers_the_longest_request_a_start_and_the_engines_own_watchdo
 
 
 def test_the_engines_counters_are_read_whatever_their_labels() -> None:
-    assert production(EXPOSITION) == Production(produced=107, in_flight=3)
+    assert read_production(EXPOSITION) == Production(produced=107, in_flight=3)
 
 
 def test_metrics_that_say_nothing_of_requests_are_no_evidence() -> None:
-    assert production(b"") is None
-    assert production(b"python_gc_objects_collected_total 3.0\n") is None
+    assert read_production(b"") is None
+    assert read_production(b"python_gc_objects_collected_total 3.0\n") is None
 
 
 def still_after(*looks: Look) -> tuple[float, float]:

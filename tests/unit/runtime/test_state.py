@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import re
+import socket
+import threading
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,8 +14,8 @@ from vlm_api.report import EffectiveSetting, Fallback, FeaturePool, Phase, Repor
 from vlm_runtime.effective import Comparison
 from vlm_runtime.failure import failure
 from vlm_runtime.metrics import exposition, registry
-from vlm_runtime.server import pages
-from vlm_runtime.state import RuntimeState
+from vlm_runtime.server import MOST_CONNECTIONS, pages, serve
+from vlm_runtime.state import STUCK_SECONDS, RuntimeState
 
 DIFFERENT = Comparison(
     "0.5.23", [EffectiveSetting(name="x", planned=1, effective=2, agrees=False)], ["TORCHDYNAMO_DISABLE"], []
@@ -129,6 +133,31 @@ def test_metrics_tell_the_pools_planned_and_true_size_and_are_absent_without_one
     found = metrics(state)
     assert found["vlm_runtime_image_pool_planned_bytes", ""] == 3072 << 20
     assert found["vlm_runtime_image_pool_size_bytes", ""] == 1024 << 20
+
+
+def test_a_probe_is_answered_however_many_connections_others_hold_open() -> None:
+    state, _ = pod()
+    port = serve(state, 0)
+    with contextlib.ExitStack() as held:
+        for _ in range(3 * MOST_CONNECTIONS):
+            held.enter_context(socket.create_connection(("127.0.0.1", port)))
+        probe = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        probe.request("GET", "/livez")
+        assert probe.getresponse().status == 200
+        handlers = [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
+        assert len(handlers) < 2 * MOST_CONNECTIONS
+
+
+def test_a_runtime_whose_main_loop_stands_still_fails_liveness() -> None:
+    state, clock = pod()
+    state.became_ready(0.5)
+    clock.now += STUCK_SECONDS - 1
+    assert state.liveness_probe().ok
+    clock.now += 2
+    assert not state.liveness_probe().ok
+    assert "stood still for 121 s" in state.liveness_probe().reason
+    state.turns()
+    assert state.liveness_probe().ok
 
 
 def metrics(state: RuntimeState) -> dict[tuple[str, str], float]:

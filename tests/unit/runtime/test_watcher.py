@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from unit.runtime.harness import make_plan
@@ -15,7 +16,7 @@ from unit.runtime.harness import make_plan
 from vlm_api.report import Failure
 from vlm_runtime.client import Answer, EngineUnreachable
 from vlm_runtime.hang import Patience
-from vlm_runtime.processes import is_alive, workers
+from vlm_runtime.processes import Worker, is_alive, workers
 from vlm_runtime.state import RuntimeState
 from vlm_runtime.watcher import Pace, Watcher
 
@@ -115,6 +116,13 @@ def test_workers_are_found_by_the_titles_that_the_engine_gives_them(process: sub
     while is_alive(worker):  # a zombie: its parent never looks
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_process_that_cannot_be_looked_at_counts_as_alive(tmp_path: Path) -> None:
+    """Else a lack of files on the runtime's side would end an engine that serves."""
+    (tmp_path / "7").mkdir()
+    assert is_alive(Worker(7, 1, "sglang::scheduler"), tmp_path)
+    assert not is_alive(Worker(8, 1, "sglang::scheduler"), tmp_path)
 
 
 def test_an_engine_that_lives_on_without_its_scheduler_is_lost_after_the_grace(
