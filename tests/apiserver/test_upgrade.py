@@ -67,8 +67,10 @@ def test_an_upgrade_keeps_the_plan_and_replaces_no_pod(operator: Operator, world
     (plan,) = [json.loads(m["data"]["plan.json"]) for m in manifests if m["kind"] == "ConfigMap"]
     before = world.get("deployment", NAME)
     operator.start()
-    eventually(lambda: world.plan_hash(NAME) == plan["hash"], what=lambda: world.get("vlms", NAME).get("status"))
-    eventually(lambda: operator.metric("vlm_operator_queue_depth") == 0)
+    eventually(
+        lambda: world.plan_hash(NAME) == plan["hash"], seconds=30, what=lambda: world.get("vlms", NAME).get("status")
+    )
+    eventually(lambda: operator.metric("vlm_operator_queue_depth") == 0, seconds=30)
     after = world.get("deployment", NAME)
     assert after["spec"]["template"] == before["spec"]["template"]
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
