@@ -40,7 +40,7 @@ from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
 from vlm_operator.resolve.pipeline import resolve
-from vlm_operator.resolve.pod_memory import limit_findings
+from vlm_operator.resolve.pod_memory import limit_findings, node_findings
 from vlm_operator.resolve.releases import release_findings
 from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.splits import split_findings
@@ -126,7 +126,9 @@ def make_plan(
         *split_findings(context, declared),
     ]
     sums = _plan_memory(context, declared, total, pool)
+    nodes = choice.chosen.nodes if choice.chosen is not None else ()
     findings += limit_findings(spec.template, sums.host_memory_mib or 0)
+    findings += node_findings(spec.template, sums.host_memory_mib or 0, nodes)
     settings = list(declared)
     return ServingPlan(
         service=ServiceRef(name=service.name, namespace=service.namespace),
@@ -225,6 +227,7 @@ def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -
         architecture=architecture(capability),
         product=gpu.product if gpu else None,
         memory_mib=gpu.memory_mib if gpu else None,
+        driver=_driver(choice) if gpu else None,
         devices_per_node=gpu.devices or None if gpu else None,
         sharing=gpu.sharing if gpu else Sharing.NONE,
         source=choice.source,
@@ -235,6 +238,12 @@ def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -
         nodes=[n.name for n in nodes][:SHOWN_NODES],
         passed_over=list(choice.passed_over)[:SHOWN_NODES],
     )
+
+
+def _driver(choice: Choice) -> str | None:
+    """The driver of all nodes of the class; nodes may be upgraded one after the other."""
+    drivers = {n.gpu.driver if n.gpu else None for n in choice.chosen.nodes} if choice.chosen is not None else set()
+    return drivers.pop() if len(drivers) == 1 else None
 
 
 def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: int) -> PlanMemory:

@@ -7,11 +7,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from vlm_operator.facts.discovery import GPU, MIG_RESOURCE, Offer, Reading, discovered
-from vlm_operator.facts.labels import count, mapping, mappings, text
+from vlm_operator.facts.labels import count, mapping, mappings, quantity, text
 from vlm_operator.facts.providers import provided
 from vlm_operator.facts.slices import claimable
 from vlm_operator.facts.types import GpuFacts, NodeFacts, Taint
 
+# Devices of other makers, as their device plugins name them.
+_OTHER_MAKERS: Final = (
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+    "huawei.com/Ascend910",
+    "aws.amazon.com/neuron",
+    "google.com/tpu",
+)
 # What the GPU operator prepares a node for: container, vm-passthrough or vm-vgpu.
 _WORKLOAD: Final = "nvidia.com/gpu.workload.config"
 # Node feature discovery's labels for a PCI device of NVIDIA, without and with the PCI class before the vendor.
@@ -41,9 +51,15 @@ def node_facts(
         cpu_architecture=text(labels, "kubernetes.io/arch")
         or text(mapping(node, "status", "nodeInfo"), "architecture")
         or "amd64",
+        memory_mib=_memory_mib(node),
         gpu=reading.gpu if reading else None,
         unusable=reading.unusable if reading else None,
     )
+
+
+def _memory_mib(node: Mapping[str, Any]) -> int | None:
+    amount = quantity(mapping(node, "status", "allocatable").get("memory"))
+    return int(amount) >> 20 if amount else None
 
 
 def name_of(node: Mapping[str, Any]) -> str:
@@ -70,6 +86,10 @@ def _gpu(
         present = any(labels.get(f"feature.node.kubernetes.io/{key}") == "true" for key in _PCI_NVIDIA)
         if present or _for_machines(labels):
             return Reading(GpuFacts(source="unknown"), _not_offered(offer, allocatable, labels))
+        if other := next((name for name in _OTHER_MAKERS if count(allocatable, name) > 0), None):
+            return Reading(
+                GpuFacts(source="unknown"), f"it offers {other}, and plans are for NVIDIA's GPUs and the CPU only"
+            )
         return None
     if offer.allocatable or labelled.unusable:
         return labelled

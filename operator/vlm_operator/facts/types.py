@@ -70,6 +70,8 @@ class NodeFacts:
     cordoned: bool = False
     ready: bool = True
     cpu_architecture: str = "amd64"
+    memory_mib: int | None = None
+    """What pods can ask for of the host's memory."""
     gpu: GpuFacts | None = None
     """None: no GPU in this node."""
     unusable: str | None = None

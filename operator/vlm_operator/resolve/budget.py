@@ -164,7 +164,7 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
     assert free is not None
     need = total.kv_mib(1) + pool_mib
     if free >= max(need, 1):
-        return [*_queueing(total, free - pool_mib), *_little_reserve(context, total)]
+        return [*_queueing(total, free - pool_mib), *_little_reserve(context, total), *_not_counted(context)]
     if context.gpu.source == "spec":
         return [_only_a_least(total, need)]
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
@@ -200,6 +200,26 @@ def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
             "or use more GPUs, fp8 (engine.settings.kv_cache_dtype: fp8_e5m2) or more replicas",
             path="spec.workload.concurrency",
         )
+    ]
+
+
+# Settings that bring weights into the GPU's memory of which nothing is known beforehand.
+NOT_COUNTED = {"speculative_draft_model_path": "the draft model's weights and cache", "lora_paths": "LoRA adapters"}
+
+
+def _not_counted(context: Context) -> list[Finding]:
+    found = [
+        (context.choices.settings[name], what) for name, what in NOT_COUNTED.items() if name in context.choices.settings
+    ]
+    return [
+        Finding(
+            severity=Severity.INFO,
+            reason="MemoryNotCounted",
+            message=f"{what} take the GPU's memory too and are not in the sum: where it is tight, lower mem_fraction_static "
+            "or concurrency",
+            path=choice.path,
+        )
+        for choice, what in found
     ]
 
 

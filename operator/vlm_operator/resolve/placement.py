@@ -7,9 +7,9 @@ from typing import Any
 
 from vlm_operator.facts.types import NodeFacts, Taint
 
-# The taint that GPU nodes usually carry; tolerated by default, and no other is.
+# The taint that GPU nodes usually carry; tolerated by default whatever its effect, and no other is.
 GPU_TAINT = "nvidia.com/gpu"
-GPU_TOLERATION: dict[str, str] = {"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"}
+GPU_TOLERATION: dict[str, str] = {"key": GPU_TAINT, "operator": "Exists"}
 
 
 def refusal(node: NodeFacts, pod: Mapping[str, Any]) -> str | None:
@@ -43,7 +43,10 @@ def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
         return toleration.get("operator") == "Exists"
     if key != taint.key:
         return False
-    return toleration.get("operator") == "Exists" or str(toleration.get("value") or "") == taint.value
+    operator, value = toleration.get("operator"), str(toleration.get("value") or "")
+    if operator in ("Gt", "Lt"):  # of the taint's value, beside the toleration's: Kubernetes 1.35 and later
+        return _compared(str(operator), taint.value, value)
+    return operator == "Exists" or value == taint.value
 
 
 def _required_terms(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -54,9 +57,11 @@ def _required_terms(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _matches(node: NodeFacts, term: Mapping[str, Any]) -> bool:
-    labels = all(_expression(node.labels, e) for e in _list(term.get("matchExpressions")))
-    fields = all(_expression({"metadata.name": node.name}, e) for e in _list(term.get("matchFields")))
-    return labels and fields
+    expressions, fields = _list(term.get("matchExpressions")), _list(term.get("matchFields"))
+    if not expressions and not fields:  # an empty term matches no node
+        return False
+    named = {"metadata.name": node.name}
+    return all(_expression(node.labels, e) for e in expressions) and all(_expression(named, e) for e in fields)
 
 
 def _expression(labels: Mapping[str, str], expression: Mapping[str, Any]) -> bool:
@@ -71,12 +76,15 @@ def _expression(labels: Mapping[str, str], expression: Mapping[str, Any]) -> boo
         return present
     if operator == "DoesNotExist":
         return not present
-    if operator in ("Gt", "Lt") and present and len(values) == 1:
-        try:
-            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
-        except ValueError:
-            return False
-    return False
+    return operator in ("Gt", "Lt") and present and len(values) == 1 and _compared(str(operator), value, values[0])
+
+
+def _compared(operator: str, one: str, other: str) -> bool:
+    """Whether ``one`` is greater (Gt) or less (Lt) than ``other``; False where either is no whole number."""
+    try:
+        return int(one) > int(other) if operator == "Gt" else int(one) < int(other)
+    except ValueError:
+        return False
 
 
 def _map(value: Any) -> Mapping[str, Any]:

@@ -188,7 +188,7 @@ def test_a_setting_that_is_nested_without_end_is_exit_code_2(plan: Plan) -> None
     nested: dict[str, object] = {}
     for _ in range(300):
         nested = {"a": nested}
-    result = plan(service(engine={"settings": {"limit_mm_data_per_request": nested}}))
+    result = plan(service(engine={"settings": {"mm_process_config": nested}}))
     assert result.code == 2
     assert "is nested too deeply" in result.err
 

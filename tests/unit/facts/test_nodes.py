@@ -332,3 +332,13 @@ def test_the_order_of_labels_changes_nothing(labels, seed):
     first, second = node_facts(node(labels)), node_facts(node(dict(shuffled)))
     assert first == second
     assert list(first.gpu.match_labels) == list(second.gpu.match_labels)
+
+
+def test_gpus_of_another_maker_are_named():
+    facts = node_facts(node({}, {"amd.com/gpu": "8"}))
+    assert facts.unusable == "it offers amd.com/gpu, and plans are for NVIDIA's GPUs and the CPU only"
+
+
+@pytest.mark.parametrize(("amount", "memory_mib"), [("16Gi", 16384), ("16777216Ki", 16384), ("?", None), (None, None)])
+def test_a_node_s_memory_is_read_in_every_unit(amount, memory_mib):
+    assert node_facts(node({}, {"memory": amount})).memory_mib == memory_mib

@@ -85,3 +85,22 @@ def test_a_node_that_the_pod_may_run_on(facts, pod):
 )
 def test_a_node_that_the_pod_cannot_run_on_says_why(facts, pod, reason):
     assert reason in refusal(facts, pod)
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_the_usual_taint_is_tolerated_whatever_its_effect(effect):
+    assert refusal(node(taints=(Taint("nvidia.com/gpu", "present", effect),)), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "tolerated"), [("Gt", "5", True), ("Lt", "5", False), ("Gt", "x", False)]
+)
+def test_tolerations_that_compare_numbers_are_read(operator, value, tolerated):
+    tainted = node(taints=(Taint("example.com/level", "9", "NoSchedule"),))
+    wish = {"key": "example.com/level", "operator": operator, "value": value}
+    assert (refusal(tainted, {"tolerations": [wish]}) is None) == tolerated
+
+
+def test_an_empty_term_of_a_node_affinity_matches_no_node():
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    assert refusal(node(), {"affinity": {"nodeAffinity": required}}) == "does not match the required node affinity"

@@ -210,3 +210,24 @@ def test_sizes_that_differ_a_little_are_believed(memory_mib):
     made = plan(None, node(memory_mib=memory_mib))
     assert made.hardware.memory_mib == memory_mib
     assert not of("AmbiguousLabels", made)
+
+
+def small_host(memory: str) -> dict[str, Any]:
+    host = node()
+    host["status"]["allocatable"]["memory"] = memory
+    return host
+
+
+def test_a_pod_that_asks_for_more_memory_than_its_nodes_have_is_told():
+    (finding,) = of("NodeMemoryTooSmall", plan(None, small_host("8Gi")))
+    assert "asks for 9,984 MiB of memory and the largest of these nodes has 8,192" in finding.message
+    assert not of("NodeMemoryTooSmall", plan(None, small_host("16Gi")))
+    assert not of("NodeMemoryTooSmall", plan(None, small_host("?")))
+    less = service(**resources(requests={"memory": "4Gi"}))
+    assert not of("NodeMemoryTooSmall", plan(less, small_host("8Gi")))
+
+
+def test_what_takes_memory_and_is_not_counted_is_told():
+    args = engine("--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", "a/b")
+    (finding,) = of("MemoryNotCounted", plan(service(engine=args)))
+    assert "the draft model's weights and cache" in finding.message
