@@ -34,7 +34,9 @@ _SHARED_MEMORY: Final = re.compile(
 # Memory that a full /dev/shm promised and does not have: the kernel ends who writes to it.
 _BUS_ERROR: Final = re.compile(r"crashed with exit code -7\b|exitcode=-7\b|\bSIGBUS\b|^Bus error")
 # To whom may not see a repository, the hub says that there is none.
-_DENIED: Final = re.compile(r"GatedRepoError|trying to access a gated repo|\b40[13] Client Error")
+_DENIED: Final = re.compile(
+    r"GatedRepoError|trying to access a gated repo|\b40[13] Client Error|Client error '40[13]\b"
+)
 _NO_HUB: Final = re.compile(
     r"We couldn't connect to '|LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
     r"|^(?:httpx|httpcore|requests\.exceptions|urllib3\.exceptions)\S*\.(?:Connect\w*|ReadTimeout|MaxRetryError|NameResolutionError)\b"
@@ -43,6 +45,7 @@ _MODEL: Final = re.compile(
     r"RepositoryNotFoundError|RevisionNotFoundError|EntryNotFoundError|HFValidationError"
     r"|Repo id must be in the form|is not a local folder and is not a valid model identifier"
     r"|does not appear to have a file named|couldn't find them in the cached files|Cannot find any model weights"
+    r"|Unrecognized model in .* Should have a `model_type` key"
     r"|No such file or directory: .*(?:config\.json|tokenizer|safetensors)"
 )
 # What the hub's library says of a folder that is not there: it takes the path for a name.

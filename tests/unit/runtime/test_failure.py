@@ -48,6 +48,17 @@ ENDS = {
         "ModelAccessDenied", Exit(code=1), False,
         ["huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error. (Request ID: x)"],
     ),
+    "a token that the hub does not know": (
+        "ModelAccessDenied", Exit(code=1), False,
+        [
+            "huggingface_hub.errors.HfHubHTTPError: Client error '401 Unauthorized' for url 'https://hub/org/m/config.json'",
+            "OSError: There was a specific connection error when trying to load org/m:",
+        ],
+    ),
+    "a repository without a config.json": (
+        "ModelNotFound", Exit(code=1), False,
+        ["ValueError: Unrecognized model in org/m. Should have a `model_type` key in its config.json."],
+    ),
     "a model that the hub does not have": (
         "ModelNotFound", Exit(code=1), False,
         ["huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error. (Request ID: x)"],
