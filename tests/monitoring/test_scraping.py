@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chart.rendering import Manifest, render_chart
+import pytest
+from chart.rendering import ChartError, Manifest, render_chart
 from monitoring.rendered import EVERYTHING, manifests
 from unit.render.samples import plan, service
 
@@ -53,3 +54,9 @@ def test_an_alert_that_is_not_wanted_is_left_out() -> None:
     names = {r.get("alert") for group in rule["spec"]["groups"] for r in group["rules"]}
     assert "VLMHardwareDrift" not in names
     assert "VLMServicesFailing" in names
+
+
+def test_an_alert_that_is_not_there_cannot_be_left_out() -> None:
+    values = {"monitoring": {"rules": {"enabled": True, "disabled": ["VLMHardwareDrifts"]}}}
+    with pytest.raises(ChartError, match="no alert VLMHardwareDrifts"):
+        render_chart(values)
