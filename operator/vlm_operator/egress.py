@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -43,12 +44,14 @@ def closed_ipv4() -> list[str]:
 
 def closed_ipv6() -> list[str]:
     """IPv6 ranges that no image is fetched from."""
-    return sorted([*_CLOSED_IPV6, *(_behind_nat64(IPv4Network(block)) for block in _CLOSED_IPV4)])
+    return sorted([*_CLOSED_IPV6, *(_behind_nat64(block) for block in _CLOSED_IPV4)])
 
 
-def _behind_nat64(block: IPv4Network) -> str:
-    first = int(_NAT64.network_address) + int(block.network_address)
-    return str(IPv6Network((first, 96 + block.prefixlen)))
+@cache
+def _behind_nat64(block: str) -> str:
+    network = IPv4Network(block)
+    first = int(_NAT64.network_address) + int(network.network_address)
+    return str(IPv6Network((first, 96 + network.prefixlen)))
 
 
 @dataclass(frozen=True)
