@@ -42,7 +42,7 @@ KEPT = (
 COLUMNS = (
     ("Model", "string", ".spec.model.uri", 0),
     ("GPU", "string", ".status.plan.hardware.product", 0),
-    ("Desired", "integer", ".spec.replicas", 0),
+    ("Desired", "integer", ".status.desiredReplicas", 0),
     ("Ready", "integer", ".status.readyReplicas", 0),
     ("Up-to-date", "integer", ".status.updatedReplicas", 0),
     ("Status", "string", '.status.conditions[?(@.type=="Ready")].reason', 0),

@@ -86,6 +86,8 @@ class PlanHardware(ApiModel):
     """The product as the cluster names it."""
     memory_mib: int | None = None
     """Memory of one device in MiB; null when unknown."""
+    driver: Short | None = None
+    """Driver version, such as ``580.95.05``; null when unknown, or where the nodes differ."""
     devices_per_node: int | None = None
     """Devices in one node: physical GPUs, or MIG slices."""
     sharing: Sharing = Sharing.NONE

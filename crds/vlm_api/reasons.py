@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Conditions:
-    """Condition types of a VLMService. All are good when True; Progressing and HardwareDrift only tell."""
+    """Condition types of a VLMService. All are good when True; Progressing, HardwareDrift and ScalingActive only tell."""
 
     READY: Final = "Ready"
     AVAILABLE: Final = "Available"
@@ -17,6 +17,8 @@ class Conditions:
     MODEL_READY: Final = "ModelReady"
     OVERRIDES_EFFECTIVE: Final = "OverridesEffective"
     HARDWARE_DRIFT: Final = "HardwareDrift"
+    SCALING_ACTIVE: Final = "ScalingActive"
+    """Only where spec.scaling is set."""
 
 
 # Why a container ended: reason -> (what happened, what to do). The runtime writes them, the operator shows them.

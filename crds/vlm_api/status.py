@@ -171,6 +171,8 @@ class VLMServiceStatus(ApiModel):
         UniqueBy("type"),
     ] = []
     """Ready, Available, Progressing, HardwareResolved, OverridesResolved, ResourceFit and others."""
+    desired_replicas: int | None = None
+    """Replicas that are wanted: by spec.replicas, or by the autoscaler."""
     replicas: int | None = None
     """Replicas that exist."""
     ready_replicas: int | None = None

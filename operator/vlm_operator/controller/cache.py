@@ -16,11 +16,13 @@ from typing import Any, Final, NamedTuple
 from vlm_api.names import FIELD_MANAGER, LABEL_SERVICE
 from vlm_operator.controller.queue import Key
 from vlm_operator.kube import kinds
+from vlm_operator.kube.apply import HANDOVER_MANAGER
 from vlm_operator.kube.client import Json
 from vlm_operator.kube.kinds import Kind
 
 # Uids of objects that went, so that the answer to a write that was slower than the news does not bring them back.
 REMEMBERED: Final = 4096
+MANAGERS: Final = frozenset({FIELD_MANAGER, HANDOVER_MANAGER})
 Wake = Callable[[Key], None]
 
 
@@ -162,7 +164,9 @@ def _kept(kind: Kind, found: Json) -> Json:
         return {"metadata": metadata, "spec": {"template": {"metadata": {"labels": labels}}}}
     if kind is kinds.VLM_SERVICE:
         return {**found, "metadata": metadata}
-    ours = [e for e in found["metadata"].get("managedFields") or [] if e.get("manager") == FIELD_MANAGER]
+    # Besides ours: who last set the number of replicas.
+    entries = found["metadata"].get("managedFields") or []
+    ours = [e for e in entries if e.get("manager") in MANAGERS or e.get("subresource") == "scale"]
     return {**found, "metadata": {**metadata, "managedFields": ours}}
 
 

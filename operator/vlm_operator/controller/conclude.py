@@ -10,8 +10,10 @@ from vlm_api.reasons import Conditions
 from vlm_api.status import Condition, ConditionStatus, PlanStatus, VLMService, VLMServiceStatus
 from vlm_operator.controller import conditions as judge
 from vlm_operator.controller import reasons
+from vlm_operator.controller.drift import hardware_drift
 from vlm_operator.controller.effectiveness import effective, overrides_effective
 from vlm_operator.controller.observed import Observed, Verdict
+from vlm_operator.controller.scaling import desired, scaling_active
 from vlm_operator.controller.startup import startup
 from vlm_operator.render.names import selector_labels
 from vlm_operator.render.workload import LWS_WORKER_INDEX
@@ -31,8 +33,10 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         Conditions.RESOURCE_FIT: judge.resource_fit(seen),
         Conditions.MODEL_READY: judge.model_ready(seen),
         Conditions.OVERRIDES_EFFECTIVE: overrides_effective(seen, before.get(Conditions.OVERRIDES_EFFECTIVE)),
-        Conditions.HARDWARE_DRIFT: judge.hardware_drift(seen),
+        Conditions.HARDWARE_DRIFT: hardware_drift(seen),
     }
+    if (scaling := scaling_active(service, seen)) is not None:
+        verdicts[Conditions.SCALING_ACTIVE] = scaling
     verdicts = {Conditions.READY: judge.ready(service, seen, verdicts)} | verdicts
     generation = service.metadata.get("generation")
     labels = selector_labels(service.name)
@@ -41,6 +45,7 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
     return VLMServiceStatus(
         observed_generation=generation,
         conditions=[_condition(name, verdict, before.get(name), generation, now) for name, verdict in verdicts.items()],
+        desired_replicas=desired(service, seen),
         replicas=seen.replicas.present,
         ready_replicas=seen.replicas.ready,
         updated_replicas=seen.replicas.updated if seen.replicas.settled else 0,

@@ -155,27 +155,6 @@ def model_ready(seen: Observed) -> Verdict:
     return Verdict(UNKNOWN, reasons.MODEL_NOT_LOADED_YET, "no engine has loaded the model yet")
 
 
-def hardware_drift(seen: Observed) -> Verdict:
-    """Whether a node that pods run on still has the labels that the plan was made for."""
-    if seen.plan is None or seen.plan.errors:
-        return Verdict(UNKNOWN, reasons.NO_PLAN, "no plan is in force that nodes could be compared with; see Ready")
-    wanted = seen.plan.hardware.match_labels
-    for pod in seen.pods:
-        labels = seen.node_labels.get(pod.node or "")
-        if labels is None or pod.deleting:
-            continue
-        for key, value in sorted(wanted.items()):
-            if labels.get(key) != value:
-                now = f"is {labels[key]}" if key in labels else "is gone"
-                return Verdict(
-                    TRUE,
-                    reasons.LABELS_CHANGED,
-                    f"pod {pod.name} stays on node {pod.node}, whose label {key} was {value} and {now}: "
-                    "delete the pod to place it anew",
-                )
-    return Verdict(FALSE, reasons.NO_DRIFT, "nodes look as they did when the plan was made")
-
-
 def ready(service: VLMService, seen: Observed, others: dict[str, Verdict]) -> Verdict:
     """The sum of it all: True when the service answers and everything that was decided holds."""
     if seen.invalid is not None:

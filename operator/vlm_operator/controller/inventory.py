@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -65,6 +66,12 @@ class Inventory:
     def forget_slice(self, name: str) -> bool:
         """A ResourceSlice is gone. Returns whether it was known."""
         return self._see(self._slices, name, None)
+
+    def node(self, name: str, resource_name: str) -> NodeFacts | None:
+        """One node; None where there is none of that name."""
+        facts = self.facts(resource_name)
+        at = bisect_left(facts, name, key=lambda node: node.name)
+        return facts[at] if at < len(facts) and facts[at].name == name else None
 
     def labels(self, node: str) -> Mapping[str, str] | None:
         """A node's labels; None where there is no such node."""

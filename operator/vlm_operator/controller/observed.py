@@ -23,6 +23,14 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Drift:
+    """A difference between a node and the plan: a reason of ours, and a sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Problem:
     """Something outside the plan that keeps a service from being made."""
 
@@ -61,8 +69,12 @@ class Observed:
     pods: Sequence[PodView] = ()
     reports: Mapping[str, Report] = field(default_factory=dict)
     """What runtimes answered, by pod."""
-    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Labels of the nodes that are known."""
+    drift: Drift | None = None
+    """A difference between the plan and a node of its pods that has lasted."""
+    workload: bool = False
+    """Whether there is a Deployment or LeaderWorkerSet."""
+    autoscaler: Mapping[str, Any] | None = None
+    """The live HorizontalPodAutoscaler."""
 
 
 def replicas(workload: Mapping[str, Any] | None) -> Replicas:

@@ -50,6 +50,13 @@ NOT_ASKED: Final = "NotAsked"
 NO_DRIFT: Final = "NoDrift"
 LABELS_CHANGED: Final = "LabelsChanged"
 NO_PLAN: Final = "NoPlan"
+HARDWARE_CHANGED: Final = "HardwareChanged"
+NODE_GONE: Final = "NodeGone"
+# ScalingActive
+AUTOSCALER_ACTIVE: Final = "AutoscalerActive"
+AUTOSCALER_OFF: Final = "AutoscalerOff"
+AUTOSCALER_SILENT: Final = "AutoscalerSilent"
+METRIC_MISSING: Final = "MetricMissing"
 # Pods
 EVICTED: Final = "Evicted"
 CONTAINER_ENDED: Final = "ContainerEnded"
@@ -91,6 +98,12 @@ SENTENCES: Final[dict[str, str]] = {
     NOT_ASKED: "No running engine has been asked, or it cannot be.",
     NO_DRIFT: "The nodes still look as they did when the plan was made.",
     LABELS_CHANGED: "A node that pods run on no longer has the labels that the plan was made for; the pods stay.",
+    HARDWARE_CHANGED: "A node that pods run on is no longer what the plan was made for; the pods stay.",
+    NODE_GONE: "A node that a pod ran on has left the cluster.",
+    AUTOSCALER_ACTIVE: "The autoscaler has its metric and decides how many replicas there are.",
+    AUTOSCALER_OFF: "The autoscaler does nothing, because the workload is scaled to zero.",
+    AUTOSCALER_SILENT: "The autoscaler has not said yet whether it has its metric.",
+    METRIC_MISSING: "The autoscaler gets no metric, so the number of replicas stays as it is.",
     NO_PLAN: "There is no plan that can be carried out, so nodes have nothing to be compared with.",
     EVICTED: "A pod was removed from its node, or refused by it.",
     CONTAINER_ENDED: "A container ended without saying why.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Final
 
@@ -15,6 +15,7 @@ from vlm_operator import render
 from vlm_operator.controller import reasons
 from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.conclude import conclude, told
+from vlm_operator.controller.drift import DEBOUNCE_SECONDS, Drifts, difference, told_before
 from vlm_operator.controller.inspecting import RETRY_SECONDS, Inspector, Waiting, inspected, worth_another_try
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.live import (
@@ -29,6 +30,7 @@ from vlm_operator.controller.observed import Observed, Problem, replicas
 from vlm_operator.controller.pods import PodView, view
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.reports import STARTING_SECONDS, Reports
+from vlm_operator.controller.scaling import autoscaler_of, keep_count
 from vlm_operator.controller.usage import Usage
 from vlm_operator.errors import InvalidInput
 from vlm_operator.kube import kinds
@@ -86,6 +88,7 @@ class Reconciler:
     families: Sequence[Family]
     reports: Reports
     site: render.Site = render.USUAL_SITE
+    drifts: Drifts = field(default_factory=Drifts)
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def __call__(self, key: Key) -> Outcome:
@@ -103,11 +106,24 @@ class Reconciler:
             service = unreadable(raw)
             seen = Observed(invalid=error, inspection=recorded_inspection(raw), replicas=replicas(workload_of(owned)))
         engines = pods.engines
-        labels = {p.node: found for p in engines if p.node and (found := self.inventory.labels(p.node)) is not None}
-        seen = replace(seen, pods=engines, reports=self.reports.of(key, engines), node_labels=labels)
+        previous = parse_status(raw)
+        told = told_before({c.type: c for c in previous.conditions} if previous else {})
+        resource = service.spec.hardware.resource_name
+        differs = difference(seen.plan, engines, lambda name: self.inventory.node(name, resource))
+        drift, unsettled = self.drifts.lasting(key, differs, told)
+        seen = replace(
+            seen,
+            pods=engines,
+            reports=self.reports.of(key, engines),
+            drift=drift,
+            workload=seen.workload or workload_of(owned) is not None,
+            autoscaler=autoscaler_of(owned),
+        )
         status = self._report(service, raw, seen)
         starting = any(p.running and not p.ready and not p.deleting for p in engines) or self.reports.unsettled(key)
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
+        if unsettled:
+            again = min(again, DEBOUNCE_SECONDS * 1.2)  # the queue may be a tenth early
         if any(p.pulling for p in engines):
             again = min(again, PULLING_SECONDS)
         if seen.inspecting is not None:
@@ -129,6 +145,7 @@ class Reconciler:
         if stored is None or stored.plan.errors:
             return replace(seen, replicas=replicas(workload_of(owned)))
         manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw), self.site)
+        manifests = keep_count(manifests, owned, service)
         try:
             uid = raw["metadata"]["uid"]
             history = [r for r in self.cache.of(_key(raw), [kinds.REVISION]) if is_owned(r, uid)]
@@ -144,7 +161,7 @@ class Reconciler:
             return replace(seen, problem=problem, replicas=replicas(workload_of(owned)))
         self._tell_done(raw, done)
         now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
-        return replace(seen, problem=_problem(done), replicas=replicas(workload_of(now, manifests)))
+        return replace(seen, problem=_problem(done), replicas=replicas(workload_of(now, manifests)), workload=True)
 
     def _choose(
         self, service: VLMService, raw: Json, owned: list[Json], pods: Pods

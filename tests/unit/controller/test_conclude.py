@@ -15,7 +15,7 @@ from vlm_api.report import EffectiveSetting, Failure, Phase, Report, SeenImages
 from vlm_api.status import VLMServiceStatus
 from vlm_operator.controller import reasons
 from vlm_operator.controller.conclude import conclude, told
-from vlm_operator.controller.observed import Observed, Problem, Replicas, replicas
+from vlm_operator.controller.observed import Drift, Observed, Problem, Replicas, replicas
 from vlm_operator.controller.pods import PodView
 from vlm_operator.errors import InvalidInput
 
@@ -77,7 +77,9 @@ def test_a_service_that_answers_is_ready():
 
 def test_every_condition_of_the_api_is_told():
     wanted = {value for name, value in vars(Conditions).items() if name.isupper()}
-    assert set(verdicts(SERVED)) == wanted
+    # An autoscaler is only told of where there is one.
+    assert set(verdicts(SERVED)) == wanted - {Conditions.SCALING_ACTIVE}
+    assert set(verdicts(SERVED, scaling={"maxReplicas": 4})) == wanted
 
 
 # name -> (what was seen, the spec, status and reason of Ready)
@@ -132,7 +134,7 @@ READY: dict[str, tuple[Observed, dict[str, Any], tuple[str, str]]] = {
         ("False", "EngineIgnoredSetting"),
     ),
     "drift of a label": (
-        replace(SERVED, node_labels={"node-0": {"nvidia.com/gpu.product": "other"}}),
+        replace(SERVED, drift=Drift("LabelsChanged", "a label")),
         {},
         ("True", "Serving"),
     ),
@@ -269,7 +271,7 @@ def test_people_are_told_of_changes_and_of_nothing_twice():
     assert events(starting, failed) == [("Warning", "EngineExited")]
     other = replace(SERVED, plan=PLAN.model_copy(update={"hash": "def"}))
     assert events(SERVED, other) == [("Normal", "PlanChanged")]
-    drifted = replace(SERVED, node_labels={"node-0": {}})
+    drifted = replace(SERVED, drift=Drift("LabelsChanged", "a label"))
     assert events(SERVED, drifted) == [("Warning", "LabelsChanged")]
 
 

@@ -1,0 +1,121 @@
+"""What is kept of the cluster: fed by lists and events in any order, and by the answers to writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vlm_operator.controller.cache import Cache, Store
+from vlm_operator.controller.queue import Key
+from vlm_operator.kube import kinds
+
+KEY = Key("default", "vlm")
+
+
+def deployment(version: int, uid: str = "u", name: str = "vlm", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "uid": uid, "resourceVersion": str(version)}
+    metadata["labels"] = {"vlmserve.dev/service": "vlm"}  # type: ignore[assignment]
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, **more}
+
+
+@pytest.fixture
+def woken() -> list[Key]:
+    return []
+
+
+@pytest.fixture
+def store(woken: list[Key]) -> Store:
+    return Store(kinds.DEPLOYMENT, woken.append)
+
+
+def versions(store: Store) -> list[str]:
+    return [o["metadata"]["resourceVersion"] for o in store.of(KEY)]
+
+
+def test_an_event_is_kept_and_wakes_the_service_once(store, woken):
+    store.see(deployment(1))
+    store.see(deployment(1))
+    assert versions(store) == ["1"]
+    assert woken == [KEY]
+
+
+def test_the_answer_to_a_write_of_our_own_is_kept_and_its_event_wakes_nobody(store, woken):
+    store.put(deployment(5))
+    store.see(deployment(5))
+    assert versions(store) == ["5"]
+    assert woken == []
+
+
+def test_old_news_does_not_undo_what_was_written_since(store, woken):
+    store.put(deployment(5))
+    store.see(deployment(4))
+    assert versions(store) == ["5"]
+    store.see(deployment(6))
+    assert versions(store) == ["6"]
+    assert woken == [KEY]
+
+
+def test_an_answer_that_is_slower_than_the_deletion_brings_nothing_back(store):
+    store.see(deployment(6, uid="a"), deleted=True)
+    store.put(deployment(5, uid="a"))
+    assert versions(store) == []
+    store.see(deployment(7, uid="b"))
+    assert versions(store) == ["7"]
+
+
+def test_a_deletion_of_the_one_before_leaves_the_one_of_the_same_name(store):
+    store.see(deployment(7, uid="b"))
+    store.see(deployment(6, uid="a"), deleted=True)
+    assert versions(store) == ["7"]
+
+
+def test_what_a_list_no_longer_has_is_gone_and_wakes_its_service(store, woken):
+    store.see(deployment(1), listed=True)
+    store.see(deployment(2, uid="o", name="other"), listed=True)
+    woken.clear()
+    store.keep("elsewhere", set())
+    assert len(store.of(KEY)) == 2
+    store.keep(None, {("default", "vlm")})
+    assert versions(store) == ["1"]
+    assert woken == [KEY]
+
+
+def test_a_list_overrules_versions_that_go_back_as_after_a_restored_backup(store, woken):
+    store.see(deployment(900))
+    store.see(deployment(3), listed=True)
+    assert versions(store) == ["3"]
+
+
+def test_objects_without_our_label_are_not_kept(store, woken):
+    foreign = deployment(1)
+    foreign["metadata"]["labels"] = {}
+    store.see(foreign)
+    assert store.keys() == []
+    assert woken == []
+
+
+def test_of_pods_only_the_state_is_kept_and_of_managed_fields_only_ours():
+    cache = Cache()
+    pod = deployment(1, spec={"nodeName": "n", "containers": [{"name": "main"}]}, status={"phase": "Running"})
+    cache.store(kinds.POD).see({**pod, "apiVersion": "v1", "kind": "Pod"})
+    (kept,) = cache.of(KEY, [kinds.POD])
+    assert kept["spec"] == {"nodeName": "n"}
+    assert kept["status"] == {"phase": "Running"}
+    live = deployment(1, spec={"replicas": 1})
+    scaled = {"manager": "hpa", "subresource": "scale"}
+    live["metadata"]["managedFields"] = [{"manager": "vlm-operator"}, {"manager": "kubectl"}, scaled]
+    cache.put(live)
+    (kept,) = cache.of(KEY, [kinds.DEPLOYMENT])
+    assert kept["metadata"]["managedFields"] == [{"manager": "vlm-operator"}, scaled]
+    cache.put({"apiVersion": "v1", "kind": "Event", "metadata": {}})
+
+
+def test_a_service_is_found_by_its_own_name():
+    cache = Cache()
+    service = deployment(1) | {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService"}
+    service["metadata"]["labels"] = {}
+    cache.store(kinds.VLM_SERVICE).see(service)
+    assert cache.services() == [KEY]
+    assert cache.service(KEY) is not None
+    assert cache.service(Key("default", "other")) is None

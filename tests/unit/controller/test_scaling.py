@@ -1,0 +1,83 @@
+"""Who decides how many replicas there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.render.samples import service
+
+from vlm_operator.controller.observed import Observed, Replicas
+from vlm_operator.controller.scaling import desired, keep_count, scaling_active
+
+WANTED = [{"kind": "Deployment", "metadata": {"name": "vlm"}, "spec": {"replicas": 1, "paused": False}}]
+
+
+def live(**holder: str) -> dict[str, Any]:
+    entry = {**holder, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    return {"kind": "Deployment", "metadata": {"name": "vlm", "managedFields": [entry]}, "spec": {"replicas": 3}}
+
+
+def counts(found: dict[str, Any], **spec: Any) -> list[Any]:
+    return [m["spec"].get("replicas") for m in keep_count(WANTED, [found], service(**spec))]
+
+
+@pytest.mark.parametrize("holder", [{"subresource": "scale"}, {"manager": "vlm-operator-handover"}])
+def test_a_number_that_an_autoscaler_set_is_left_when_the_spec_names_none(holder):
+    assert counts(live(**holder)) == [None]
+    assert WANTED[0]["spec"]["replicas"] == 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize("holder", [{"manager": "vlm-operator"}, {"manager": "kubectl-edit"}])
+def test_a_number_that_is_ours_or_was_edited_by_hand_is_made_what_the_spec_says(holder):
+    assert counts(live(**holder)) == [1]
+
+
+@pytest.mark.parametrize("spec", [{"replicas": 1}, {"suspend": True}])
+def test_a_number_that_the_spec_names_is_always_applied(spec):
+    assert counts(live(subresource="scale"), **spec) == [1]
+
+
+def autoscaler(status: str, reason: str, message: str = "m") -> dict[str, Any]:
+    condition = {"type": "ScalingActive", "status": status, "reason": reason, "message": message}
+    return {"kind": "HorizontalPodAutoscaler", "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (None, ("Unknown", "AutoscalerSilent")),
+        (autoscaler("True", "ValidMetricFound"), ("True", "AutoscalerActive")),
+        (autoscaler("False", "FailedGetPodsMetric"), ("False", "MetricMissing")),
+        (autoscaler("False", "ScalingDisabled"), ("False", "AutoscalerOff")),
+    ],
+)
+def test_what_the_autoscaler_says_of_its_metric_is_told(found, verdict):
+    told = scaling_active(service(scaling={"maxReplicas": 4}), Observed(autoscaler=found))
+    assert told is not None
+    assert (told.status.value, told.reason) == verdict
+
+
+def test_a_missing_adapter_is_told_in_the_autoscalers_own_words_with_a_next_step():
+    words = "unable to get metric vlmserve_requests_in_flight: no metrics returned from custom metrics API"
+    seen = Observed(autoscaler=autoscaler("False", "FailedGetPodsMetric", words))
+    told = scaling_active(service(scaling={"maxReplicas": 4}), seen)
+    assert told is not None
+    assert words in told.message
+    assert "docs/autoscaling.md" in told.message
+    assert scaling_active(service(), seen) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "seen", "number"),
+    [
+        ({}, Observed(), 1),
+        ({"replicas": 3}, Observed(), 3),
+        ({"replicas": 3, "suspend": True}, Observed(), 0),
+        ({"scaling": {"minReplicas": 2, "maxReplicas": 4}}, Observed(), 2),
+        ({"scaling": {"minReplicas": 2, "maxReplicas": 4}}, Observed(workload=True, replicas=Replicas(wanted=4)), 4),
+        ({"replicas": 3}, Observed(workload=True, replicas=Replicas(wanted=0)), 0),
+    ],
+)
+def test_desired_is_the_number_that_is_truly_wanted(spec, seen, number):
+    assert desired(service(**spec), seen) == number
