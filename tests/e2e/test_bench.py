@@ -62,7 +62,7 @@ def measured(vlm: Command, *arguments: str) -> Json:
     return found
 
 
-LOAD = ("--requests", "12", "--concurrency", "4", "--rounds", "5")
+LOAD = ("--requests", "8", "--concurrency", "4", "--rounds", "5")
 
 
 def test_a_service_against_itself_has_no_winner(vlm: Command, served: Served, record_property: Record) -> None:
@@ -79,9 +79,9 @@ def test_a_service_against_itself_has_no_winner(vlm: Command, served: Served, re
     assert (one["name"], again["name"]) == (served.name, f"{served.name} again")
     for target in (one, again):
         [result] = target["results"]
-        assert (result["rounds"], result["requests"], result["failures"]) == (5, 60, 0)
+        assert (result["rounds"], result["requests"], result["failures"]) == (5, 40, 0)
         assert 0 < result["ttftP50Milliseconds"] <= result["ttftP99Milliseconds"]
-        assert target["engine"]["counted"]["images received"] == 60
+        assert target["engine"]["counted"]["images received"] == 40
         assert target["engine"]["counted"]["images that had come before"] == 0
     assert one["engine"]["settings"]["max_running_requests"] == 4
     assert vlm.left_behind() == []
@@ -95,7 +95,7 @@ def test_a_service_against_itself_has_no_winner(vlm: Command, served: Served, re
 
 def test_a_twin_that_runs_one_request_at_a_time_is_named_slower(vlm: Command, served: Served) -> None:
     found = measured(
-        vlm, served.name, "--set", "max_running_requests=1", "--requests", "16", "--concurrency", "8", "--rounds", "5"
+        vlm, served.name, "--set", "max_running_requests=1", "--requests", "8", "--concurrency", "8", "--rounds", "5"
     )
     [comparison] = found["comparisons"]
     assert comparison["winner"] == served.name

@@ -7,6 +7,7 @@ import json
 import secrets
 import shlex
 import sys
+from dataclasses import dataclass, field
 
 from vlm_operator.cli.bench_status import remember
 from vlm_operator.cli.bench_tables import print_each, print_result
@@ -26,7 +27,7 @@ from vlm_operator.measure.job import bench_job
 from vlm_operator.measure.load import Load, load_of
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import Round, round_of
-from vlm_operator.measure.schedule import Run, schedule
+from vlm_operator.measure.schedule import schedule
 from vlm_operator.measure.target import Target
 from vlm_operator.measure.twin import Change, each_change, parse_set, setting_change, twin_manifest, without_change
 
@@ -140,13 +141,14 @@ def _measure(
         running(connection, manifest) as job,
     ):
         if change is None:
-            rounds, complete, error = _follow(job, runs, progress, records)
+            found = _follow(job, progress, records)
         else:
             twin_is = twin_manifest(subject.raw, change, name=prepared.name, owner=job.owner)
             with twin(connection, twin_is) as made:
                 for reason in wait_until_ready(connection, made, options.start_timeout):
                     progress.say(f"{made}: {reason}")
-                rounds, complete, error = _follow(job, runs, progress, records)
+                found = _follow(job, progress, records)
+    notes = [*notes, *found.notes]
     if restarted := subject.restarts(connection) - before:
         notes = [*notes, f"containers of {options.name} were started anew {restarted} times meanwhile"]
     result = Result(
@@ -155,41 +157,55 @@ def _measure(
         load=load,
         seed=seed,
         targets=tuple(names),
-        rounds=tuple(rounds),
+        rounds=tuple(found.rounds),
         planned=subject.planned(),
         notes=tuple(notes),
-        complete=complete,
-        error=error,
+        complete=found.complete,
+        error=found.error,
         change=change,
     )
     records.result(result)
     return result
 
 
-def _follow(
-    job: LoadJob, runs: list[Run], progress: Progress, records: Records
-) -> tuple[list[Round], bool, str | None]:
-    """The rounds that came to an end, whether all did, and what ended them early."""
-    rounds: list[Round] = []
+@dataclass
+class Followed:
+    """What a Job has told until its end."""
+
+    rounds: list[Round] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    complete: bool = False
+    """True: every run came to its end."""
+    error: str | None = None
+    """What ended it early."""
+
+
+def _follow(job: LoadJob, progress: Progress, records: Records) -> Followed:
+    """Raises ClusterError where it ended before anything was measured."""
+    found = Followed()
     try:
         for event in job.events():
             records.event(job.name, event)
-            if event["event"] == "begin":
+            if event["event"] == "ready":
+                found.notes += [
+                    f"{name} does not know ignore_eos, so its answers may be shorter" for name in event["plain"]
+                ]
+            elif event["event"] == "begin":
                 progress.begin(event["round"], event["target"], event["concurrency"])
             elif event["event"] == "progress":
                 progress.done(event["done"])
             elif event["event"] == "round":
-                rounds.append(round_of(event))
-                progress.end(rounds[-1])
+                found.rounds.append(round_of(event))
+                progress.end(found.rounds[-1])
             elif event["event"] == "failed":
                 raise ClusterError(event["message"])
             elif event["event"] == "end":
-                return rounds, bool(event["complete"]), None
+                found.complete = bool(event["complete"])
     except ClusterError as error:
-        if not any(each.counted for each in rounds):
+        if not any(each.counted for each in found.rounds):
             raise
-        return rounds, False, str(error)
-    return rounds, len(rounds) == len(runs), None
+        found.error = str(error)
+    return found
 
 
 def _show(options: argparse.Namespace, results: list[Result], passed: list[str], records: Records) -> int:

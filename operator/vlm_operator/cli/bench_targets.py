@@ -96,6 +96,7 @@ def against(connection: Connection, subject: Measured, options: argparse.Namespa
             tokenizer=subject.target.tokenizer,
             model=options.against_model,
             key=secret_reference(options.against_key) if options.against_key else None,
+            unknown=True,
         )
         return target, [
             "a server that does not tell how many tokens it made is taken to have made those that were asked for"

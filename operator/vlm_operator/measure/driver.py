@@ -20,7 +20,9 @@ import sys
 import tempfile
 import time
 import traceback
+import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -104,6 +106,43 @@ def wait_until_ready(target: dict[str, Any], key: str | None, seconds: float) ->
         time.sleep(1)
 
 
+def takes_ignore_eos(target: dict[str, Any], key: str | None) -> bool:
+    """Whether the server takes the benchmark's field ``ignore_eos``, which the OpenAI API does not know."""
+    question = [{"role": "user", "content": "Hello"}]
+    body = {"model": target["model"], "messages": question, "max_completion_tokens": 1, "ignore_eos": True}
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    url = target["url"] + "/v1/chat/completions"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=600) as answer:
+            answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code not in (400, 422)
+    except OSError:
+        pass
+    return True
+
+
+@contextlib.contextmanager
+def plain_requests(aiohttp: Any) -> Iterator[None]:
+    """Inside, requests are sent as the OpenAI API has them, with the older name of ``max_completion_tokens`` besides."""
+    original = aiohttp.ClientSession
+
+    class PlainSession(original):  # type: ignore[valid-type,misc]
+        def post(self, url: Any, *, json: Any = None, **options: Any) -> Any:
+            if isinstance(json, dict):
+                json = {name: value for name, value in json.items() if name != "ignore_eos"}
+                json["max_tokens"] = json.get("max_completion_tokens")
+            return super().post(url, json=json, **options)
+
+    aiohttp.ClientSession = PlainSession
+    try:
+        yield
+    finally:
+        aiohttp.ClientSession = original
+
+
 def counters(target: dict[str, Any], names: list[str]) -> dict[str, float]:
     """The engine's own counters, summed over the target's pods. Empty where it serves none."""
     found: dict[str, float] = {}
@@ -168,7 +207,8 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
         output = os.path.join(folder, "result.jsonl")
         sys.argv = ["sglang.benchmark.serving", *arguments(target, run, options["load"], output)]
         try:
-            with contextlib.redirect_stdout(sys.stderr):
+            plain = plain_requests(serving.aiohttp) if target.get("plain") else contextlib.nullcontext()
+            with contextlib.redirect_stdout(sys.stderr), plain:
                 serving.cli_main()
         except (Exception, SystemExit):
             error = _last_line(traceback.format_exc())
@@ -222,7 +262,13 @@ def main(text: str) -> int:
             said = f"{target['url']}/v1/models gave no answer within {options['ready_seconds']} s"
             say("failed", message=f"{said}: is it ready, and is its key the right one?")
             return 1
-    say("ready", models=[t["model"] for t in targets])
+        if not target.get("model"):
+            say("failed", message=f"{target['url']} lists no model: name one (--against-model)")
+            return 1
+        if target.get("unknown"):
+            target["plain"] = not takes_ignore_eos(target, key)
+    plain = [target["name"] for target in targets if target.get("plain")]
+    say("ready", models=[t["model"] for t in targets], plain=plain)
     for run in options["runs"]:
         if not measure(serving, targets[run["target"]], run, options):
             say("end", complete=False)

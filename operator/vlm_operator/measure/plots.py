@@ -77,7 +77,7 @@ def rounds_plot(result: Result) -> str:
         axes.set_xlabel("runs in their order")
         axes.set_ylabel("requests/s")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(frameon=False, loc="lower right")
+        axes.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
         return _svg(figure)
 
 

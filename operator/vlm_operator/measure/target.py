@@ -40,6 +40,8 @@ class Target:
     """Addresses of its pods, for their metrics; none: those behind the URL, where there is one pod."""
     settings: tuple[str, ...] = ()
     """Fields of ``/server_info`` that may be told."""
+    unknown: bool = False
+    """True: no engine of ours, so it may know the plain OpenAI API only."""
 
     def to_json(self, variable: str | None) -> dict[str, Any]:
         """As the program in the pod reads it; ``variable`` holds its key there."""
@@ -50,6 +52,7 @@ class Target:
             "model": self.model,
             "pods": [f"http://{_host(address)}:{ENGINE_PORT}" for address in self.pods],
             "settings": list(self.settings),
+            "unknown": self.unknown,
             "key_variable": variable if self.key is not None else None,
         }
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import aiohttp
 import pytest
 
 from vlm_operator.measure import driver
@@ -72,6 +73,7 @@ class Benchmark(ModuleType):
         super().__init__("sglang.benchmark.serving")
         self.outcomes, self.dies, self.seen = outcomes, dies_at_its_end, []  # type: ignore[var-annotated]
         self.ASYNC_REQUEST_FUNCS = {driver.BACKEND: self.send}
+        self.aiohttp = aiohttp
 
     async def send(self, request_func_input: int, pbar: Any = None) -> Output:
         Engine.images += 1
@@ -182,3 +184,52 @@ def test_a_server_that_does_not_answer_is_named(
     assert code == 1
     assert events[-1]["event"] == "failed"
     assert f"{url}/v1/models gave no answer within 0 s" in events[-1]["message"]
+
+
+class Strict(Engine):
+    """Takes what the OpenAI API knows, and nothing else."""
+
+    asked: list[dict[str, Any]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).asked.append(body)
+        self.send_response(422 if "ignore_eos" in body else 200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+
+@pytest.fixture
+def strict(url: str) -> Iterator[str]:
+    Strict.asked = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Strict)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class PlainSession:DeprecationWarning")
+def test_a_server_that_knows_the_openai_api_only_is_asked_in_its_words(
+    strict: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = Benchmark({})
+
+    async def post(request_func_input: int, pbar: Any = None) -> Output:
+        body = {"messages": [], "max_completion_tokens": 16, "ignore_eos": True}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{strict}/v1/chat/completions", json=body) as answer,
+        ):
+            return Output(answer.status == 200)
+
+    benchmark.ASYNC_REQUEST_FUNCS[driver.BACKEND] = post  # type: ignore[assignment]
+    target = {"name": "theirs", "url": strict, "tokenizer": "m", "key_variable": "BENCH_KEY_0", "unknown": True}
+    _, events, _ = drive(benchmark, strict, monkeypatch, capsys, targets=[target])
+    assert events[0]["plain"] == ["theirs"]
+    assert [each.failures for each in rounds_of(events)] == [0, 0]
+    question, *asked = Strict.asked
+    assert question["ignore_eos"]
+    assert asked == [{"messages": [], "max_completion_tokens": 16, "max_tokens": 16}] * 16
+    assert "PlainSession" not in aiohttp.ClientSession.__name__
