@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tests/cluster")]
 
@@ -214,6 +216,19 @@ def add_nodes(api: Api, count: int) -> None:
         api.merge(f"/api/v1/nodes/node-{index}", {"spec": {"taints": None}})
 
     together(add, range(count))
+
+
+def install(api: Api) -> None:
+    """Installs our kind, and waits until it is served."""
+    api("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(CRD.read_text()))
+
+    def served() -> bool:
+        try:
+            return bool(api("GET", SERVICES))
+        except OSError:
+            return False
+
+    until(served, 60, "the kind is served", 0.2)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import control_plane
+
 from minicluster import pki
 from minicluster.kube import documents, kubectl
 from minicluster.paths import SHARE, tool

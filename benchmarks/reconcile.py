@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from control_plane import (
-    CRD,
     DEPLOYMENTS,
     SERVICES,
     Api,
     Arrivals,
     add_nodes,
     children,
+    install,
     percentile,
     service,
     still,
@@ -40,12 +40,13 @@ from control_plane import (
     use,
     writes,
 )
-from minicluster.errors import ClusterError
-from minicluster.local import apiserver
-from minicluster.ports import free_port
 from peer import leader_worker_sets
 from rich.console import Console
 from rich.table import Table
+
+from minicluster.errors import ClusterError
+from minicluster.local import apiserver
+from minicluster.ports import free_port
 
 OWNED = (SERVICES, DEPLOYMENTS, "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/services")
 CHANGES = 100
@@ -81,7 +82,8 @@ class Result:
 class Operator:
     """The operator's process."""
 
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *options: str) -> None:
+        self._options = options
         self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": "default"}
         self._port, self._log = free_port(), log
         self.start()
@@ -89,7 +91,7 @@ class Operator:
     def start(self) -> None:
         """Starts it, and waits until it says that it is ready."""
         command = [sys.executable, "-m", "vlm_operator", "--runtime-image", "operator:bench"]
-        command += ["--metrics-address", f"127.0.0.1:{self._port}"]
+        command += ["--metrics-address", f"127.0.0.1:{self._port}", *self._options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
         until(lambda: "watching" in self.get("/readyz"), 120, "the operator is ready")
@@ -178,7 +180,7 @@ def measure_operator(size: int, options: argparse.Namespace, folder: Path) -> Re
     """All phases for one size."""
     result = Result("vlm-operator", size)
     with cluster(folder / f"own-{size}") as (api, kubeconfig):
-        api_crd(api)
+        install(api)
         add_nodes(api, options.nodes)
         operator = Operator(kubeconfig, folder / f"operator-{size}.log")
         try:
@@ -265,21 +267,6 @@ def measure_peer(size: int, folder: Path) -> Result:
         result.rss_mib, result.peak_mib = use(peer.pid).rss_mib, use(peer.pid).peak_mib
     say(f"{result.name}: {result.rate:.0f} objects/s, CPU {result.cpu}")
     return result
-
-
-def api_crd(api: Api) -> None:
-    """Installs our kind, and waits until it is served."""
-    import yaml
-
-    api("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(CRD.read_text()))
-
-    def served() -> bool:
-        try:
-            return bool(api("GET", SERVICES))
-        except OSError:
-            return False
-
-    until(served, 60, "the kind is served", 0.2)
 
 
 def say(text: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -78,10 +79,15 @@ class Cluster:
         self._add_all()
 
     def _wake(self, key: Key) -> None:
-        self._loop.call_soon_threadsafe(self._add, key)
+        self._soon(self._add, key)
 
     def _wake_all(self) -> None:
-        self._loop.call_soon_threadsafe(self._add_all)
+        self._soon(self._add_all)
+
+    def _soon(self, call: Callable[..., None], *of: Key) -> None:
+        # News may still come while the operator ends.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *of)
 
     def _add(self, key: Key) -> None:
         if self._queue is not None:
@@ -166,7 +172,7 @@ class App:
 
     async def _watch(self, client: Client) -> Cluster:
         """Reads the cluster. A standby does as well, so that it can go on at once. Raises WatchFailed."""
-        if not await asyncio.to_thread(client.serves, kinds.VLM_SERVICE):
+        if not await self._knows_services(client):
             raise WatchFailed(f"the cluster does not know {KIND}: install the CRD {PLURAL}.{GROUP}")
         cluster = Cluster(client, self._options.namespaces, asyncio.get_running_loop())
         cluster.watches.start()
@@ -176,6 +182,17 @@ class App:
         if reading.done():
             reading.result()
         return cluster
+
+    async def _knows_services(self, client: Client) -> bool:
+        """Whether the CRD is there. Waits for an API server that is away, as it is while a cluster starts."""
+        while True:
+            try:
+                return await asyncio.to_thread(client.serves, kinds.VLM_SERVICE)
+            except ApiError as error:
+                if error.status != 0 or self._stop.is_set():
+                    raise
+                log.warning("%s (trying again)", error.message)
+            await self._sleep(RETRY_SECONDS)
 
     async def _work(self, client: Client, cluster: Cluster, lock: LeaseLock | None = None) -> None:
         self._metrics.leader.set(1)
