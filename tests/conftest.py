@@ -15,7 +15,7 @@ BUDGET_SECONDS = {
     "unit": 90,
     "docs": 20,
     "demo": 10,
-    "monitoring": 40,
+    "monitoring": 60,
     "chart": 120,
     "apiserver": 240,
     "conformance": 300,
