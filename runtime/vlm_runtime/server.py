@@ -47,6 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # a probe in a burst of connections must not wait for TCP to try again
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._lock = threading.Lock()
@@ -58,6 +59,7 @@ class _Server(ThreadingHTTPServer):
         with self._lock:
             self._open[request] = None
             oldest = next(iter(self._open)) if len(self._open) > MOST_CONNECTIONS else None
+            self._open.pop(oldest, None)
         if oldest is not None:
             with contextlib.suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)
