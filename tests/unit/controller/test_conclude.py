@@ -12,7 +12,7 @@ from vlm_api.model import Inspection
 from vlm_api.plan import Finding, PlanMemory, Severity
 from vlm_api.reasons import FAILURES, Conditions
 from vlm_api.report import EffectiveSetting, Failure, Phase, Report, SeenImages
-from vlm_api.status import VLMServiceStatus
+from vlm_api.status import Benchmark, VLMServiceStatus
 from vlm_operator.controller import reasons
 from vlm_operator.controller.conclude import conclude, told
 from vlm_operator.controller.observed import Drift, Observed, Problem, Replicas, replicas
@@ -353,3 +353,13 @@ def test_what_was_read_stays_in_the_status_and_a_failure_is_told_once():
     again = conclude(service(), Observed(plan=PLAN, inspection=first.model), first, LATER)
     assert list(told(first, again)) == []
     assert conclude(service(), Observed(plan=PLAN, inspection=Inspection()), first, LATER).model is None
+
+
+def test_what_a_benchmark_left_in_the_status_stays() -> None:
+    seen = Observed(plan=PLAN, replicas=SERVING)
+    measured = {
+        "time": NOW, "planHash": "ab12", "concurrency": 8, "rounds": 6, "requests": 240, "failures": 0,
+        "requestsPerSecond": 68.5, "outputTokensPerSecond": 8768.0,
+    }  # fmt: skip
+    before = conclude(service(), seen, None, NOW).model_copy(update={"benchmark": Benchmark.model_validate(measured)})
+    assert conclude(service(), seen, before, LATER).to_api()["benchmark"] == measured
