@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -54,15 +55,16 @@ class EngineProcess:
 
         Raises OSError where the program is not there, ValueError for words that the kernel does not take.
         """
-        program = self._command.argv[0]
-        if not os.access(program, os.X_OK):
-            raise FileNotFoundError(errno.ENOENT, "there is no such program", program)
+        name, *arguments = self._command.argv
+        program = shutil.which(name, path=self._command.env.get("PATH"))
+        if program is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such program", name)
         Path(drain_file(self._command.port)).unlink(missing_ok=True)  # of a run before in the same pod
         read_end, write_end = os.pipe()
         try:
             self._pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-IS", "-c", _DIE_WITH_ME, str(os.getpid()), *self._command.argv],
+                [sys.executable, "-IS", "-c", _DIE_WITH_ME, str(os.getpid()), program, *arguments],
                 self._command.env,
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

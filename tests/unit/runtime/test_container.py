@@ -9,13 +9,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from unit.runtime.harness import Container, make_plan
+from unit.runtime.harness import STAND_IN, Container, make_plan
 
 from minicluster.ports import free_port
 from vlm_api.plan import ExpectedHardware, ServingPlan, Setting, Source
@@ -300,6 +301,13 @@ class TestDeath:
         run.wait_ready()
         run.wait_for(lambda: not Path(f"/proc/{int(orphan.read_text())}").exists(), "collected", seconds=5)
         assert run.get("/readyz")[0] == 200
+
+    def test_an_engine_is_found_by_its_name_as_a_shell_finds_it(self, container: Start) -> None:
+        folder = Path(sys.executable).parent
+        run = container(
+            engine_command=[Path(sys.executable).name, str(STAND_IN)], env={"PATH": f"{folder}:{os.environ['PATH']}"}
+        )
+        run.wait_ready()
 
     def test_an_engine_that_cannot_be_started_is_explained(self, container: Start, tmp_path: Path) -> None:
         run = container(engine_command=[str(tmp_path / "nothing-here")])
