@@ -7,6 +7,7 @@ blocks of fp8 weights in ``layers/quantization/fp8.py``. A fact that is not know
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,8 @@ from vlm_operator.engines.catalogue import known
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.resolve.context import Context, Declared
 
-# With these the attention heads are split over fewer devices than parallelism.tensor says.
-OTHER_ATTENTION_SPLITS = ("enable_dp_attention", "attn_dp_size", "attn_cp_size")
+# With these the attention heads are split over that many times fewer devices than parallelism.tensor says.
+ATTENTION_GROUPS = ("attn_dp_size", "attn_cp_size")
 MOST_DEVICES = 1024
 
 HEADS, LAYERS = "HeadsNotDivisible", "TooFewLayers"
@@ -33,8 +34,8 @@ class Split:
     expert: int = 1
     """Ranks over which whole experts are spread (``ep_size``)."""
     redundant_experts: int = 0
-    attention: bool = True
-    """Whether attention is split over all tensor ranks."""
+    attention_groups: int | None = 1
+    """Groups of tensor ranks that each have all attention heads; None where that is not known."""
     vision: bool = True
     """Whether the vision encoder's heads have to divide evenly."""
     padded: bool = False
@@ -54,17 +55,21 @@ def problems(model: ModelFacts, split: Split) -> Iterator[Problem]:
     tensor, pipeline = split.tensor, split.pipeline
     if model.layers is not None and pipeline > model.layers:
         yield Problem(LAYERS, f"{model.layers} layers are fewer than the {pipeline} stages of parallelism.pipeline")
-    if split.attention and not split.padded:
-        heads, kv_heads = model.attention_heads, model.kv_heads
-        if heads is not None and heads % tensor:
-            yield Problem(HEADS, f"{heads} attention heads")
-        if kv_heads is not None and kv_heads % tensor and tensor % kv_heads:
-            yield Problem(HEADS, f"{kv_heads} key-value heads")
-        if split.vision and model.vision_heads is not None and model.vision_heads % tensor:
-            yield Problem(HEADS, f"{model.vision_heads} heads of the vision encoder")
+    if split.attention_groups is not None and not split.padded:
+        yield from _heads(model, max(tensor // split.attention_groups, 1), vision=split.vision)
     yield from _experts(model, split)
     if not split.padded:
         yield from _blocks(model, split)
+
+
+def _heads(model: ModelFacts, ranks: int, *, vision: bool) -> Iterator[Problem]:
+    heads, kv_heads = model.attention_heads, model.kv_heads
+    if heads is not None and heads % ranks:
+        yield Problem(HEADS, f"{heads} attention heads")
+    if kv_heads is not None and kv_heads % ranks and ranks % kv_heads:
+        yield Problem(HEADS, f"{kv_heads} key-value heads")
+    if vision and model.vision_heads is not None and model.vision_heads % ranks:
+        yield Problem(HEADS, f"{model.vision_heads} heads of the vision encoder")
 
 
 def _experts(model: ModelFacts, split: Split) -> Iterator[Problem]:
@@ -92,7 +97,7 @@ def _blocks(model: ModelFacts, split: Split) -> Iterator[Problem]:
         over = ranks or max(split.tensor // split.expert, 1)
         if size is not None and over > 1 and (size % over or size // over % block):
             hint = " (or ep_size, which keeps experts whole)" if what == "experts" else ""
-            yield Problem(BLOCKS, f"the {what}' width of {size:,} in fp8 blocks of {block}{hint}")
+            yield Problem(BLOCKS, f"{what} of width {size:,} in fp8 blocks of {block}{hint}")
 
 
 def split_of(context: Context, declared: Declared, tensor: int | None = None) -> Split:
@@ -104,10 +109,14 @@ def split_of(context: Context, declared: Declared, tensor: int | None = None) ->
         pipeline=parallel.pipeline,
         expert=_whole(declared.value("ep_size"), 1),
         redundant_experts=_whole(declared.value("ep_num_redundant_experts"), 0),
-        attention=not any(name in settings for name in OTHER_ATTENTION_SPLITS),
+        attention_groups=None if "enable_dp_attention" in settings else math.prod(_groups(declared)),
         vision=context.model.architecture in divides and not declared.value("mm_enable_dp_encoder"),
         padded=not context.cuda,
     )
+
+
+def _groups(declared: Declared) -> Iterator[int]:
+    return (_whole(declared.value(name), 1) for name in ATTENTION_GROUPS)
 
 
 def _whole(value: Any, default: int) -> int:

@@ -67,6 +67,7 @@ def test_what_no_cluster_makes_work_is_refused_with_the_step(spec, path, says):
         (["--mm-process-config", '{"image": 5}'], "must be an object of objects"),
         (["--limit-mm-data-per-request", "[4]"], "must give whole numbers"),
         (["--limit-mm-data-per-request", '{"image": true}'], "must give whole numbers"),
+        (["--attn-dp-size", "3"], "attn_dp_size 3 does not divide parallelism.tensor 1"),
         (["--limit-mm-data-per-request", '{"image": 0}'], "allow one"),
         (
             ["--chunked-prefill-size", "1000", "--page-size", "64"],

@@ -56,14 +56,14 @@ def of(model_id: str, **spec: object) -> ServingPlan:
             "Qwen/Qwen3-VL-30B-A3B-Instruct-FP8",
             {"parallelism": {"tensor": 4}},
             "BlocksNotDivisible",
-            "experts' width of 768 in fp8 blocks of 128",
+            "the model's experts of width 768 in fp8 blocks of 128",
             id="experts in blocks",
         ),
         pytest.param(
             "Qwen/Qwen3-VL-4B-Instruct-FP8",
             {"parallelism": {"tensor": 8}},
             "BlocksNotDivisible",
-            "feed-forward layers' width of 9,728 in fp8 blocks of 128",
+            "the model's feed-forward layers of width 9,728 in fp8 blocks of 128",
             id="dense layers in blocks",
         ),
         pytest.param(
@@ -97,6 +97,10 @@ def test_a_split_that_the_engine_refuses_is_an_error_with_what_would_work(model_
                 "multinode": {"nodeCount": 4},
                 "engine": {"version": "0.5.23", "settings": {"mm_enable_dp_encoder": True}},
             },
+        ),
+        (
+            "Qwen/Qwen2.5-VL-7B-Instruct",
+            {"parallelism": {"tensor": 8}, "engine": {"version": "0.5.23", "settings": {"attn_dp_size": 2}}},
         ),
         ("Qwen/Qwen3-VL-2B-Instruct", {"parallelism": {"pipeline": 28}, "multinode": {"nodeCount": 4}}),
     ],

@@ -58,6 +58,13 @@ def shapes(context: Context, declared: Declared) -> Iterator[Setting]:
                 limits.path,
                 "image is 0, and a replica is ready once it has answered a request with an image: allow one",
             )
+    tensor = context.spec.parallelism.tensor
+    for name in ("attn_dp_size", "attn_cp_size", "moe_dp_size"):
+        choice = settings.get(name)
+        if choice is not None and (int(choice.value) < 1 or tensor % int(choice.value)):
+            raise InvalidInput(
+                choice.path, f"{name} {choice.value} does not divide parallelism.tensor {tensor}: correct it"
+            )
     chunk, page = declared.value("chunked_prefill_size"), declared.value("page_size")
     if chunk and page and int(chunk) > 0 and int(chunk) % int(page):
         path = (settings.get("chunked_prefill_size") or settings["page_size"]).path
