@@ -209,6 +209,18 @@ def test_a_silent_engine_takes_no_requests_and_is_ended_with_the_time_it_had(pro
     assert "used 0.0 s of CPU" in run.failures[0].message
 
 
+def test_a_server_that_hangs_is_told_from_its_schedulers(process: subprocess.Popen[bytes]) -> None:
+    worker_of(process)
+    engine = Engine()
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    engine.pulse, engine.question_is_answered = False, True  # which is not asked: it would wait for the server
+    engine.serving = [EngineUnreachable("/ready: TimeoutError")] * 10_000
+    run.wait_for(lambda: bool(run.failures))
+    assert run.failures[0].reason == "EngineHung"
+    assert "The engine's server has answered nothing" in run.failures[0].message
+
+
 def test_an_engine_that_computes_is_given_the_time_of_a_whole_start(process: subprocess.Popen[bytes]) -> None:
     shell = "exec -a sglang::scheduler sh -c 'while :; do :; done' & wait"
     with subprocess.Popen(["bash", "-c", shell], start_new_session=True) as busy:
