@@ -1,0 +1,93 @@
+"""Stand-ins for the three exporters: every metric of each, counting on with every scrape."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from monitoring.engine_metrics import listed
+from monitoring.everything import of_the_engine, of_the_operator, of_the_runtime
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+
+_BOUNDS = ("0.1", "1", "+Inf")
+# Labels that the queries look at; all other metrics of the engine get those of its scheduler.
+_LABELS = {"sglang:http_responses_total": 'endpoint="/v1/chat/completions",method="POST",status_code="200"'}
+
+
+def engine() -> Callable[[], str]:
+    """The engine's own metrics by its list, and what our plugins add."""
+    ours, scrapes = of_the_engine(), itertools.count(1)
+
+    def text() -> str:
+        counted(ours)
+        number = next(scrapes)
+        own = (line for name, kind in listed().items() for line in _lines(name, kind, number))
+        return generate_latest(ours).decode() + "\n".join(own) + "\n"
+
+    return text
+
+
+def runtime() -> Callable[[], str]:
+    """The runtime of a pod with a GPU."""
+    own = of_the_runtime()
+    return lambda: generate_latest(own).decode()
+
+
+def operator() -> Callable[[], str]:
+    """The operator, with its process."""
+    own = of_the_operator()
+
+    def text() -> str:
+        counted(own)
+        return (generate_latest(own) + generate_latest(REGISTRY)).decode()
+
+    return text
+
+
+def counted(registry: CollectorRegistry) -> None:
+    """One more for each counter, and one more observation for each histogram."""
+    for collector in list(registry._collector_to_names):
+        kind = getattr(collector, "_type", "")
+        children = collector._metrics.values() if getattr(collector, "_labelnames", ()) else [collector]
+        for child in children:
+            if kind == "counter":
+                child.inc()
+            elif kind == "histogram":
+                child.observe(0.2)
+
+
+def _lines(name: str, kind: str, number: int) -> Iterator[str]:
+    labels = _LABELS.get(name, 'model_name="m",tp_rank="0"')
+    yield f"# TYPE {name} {kind}"
+    if kind == "histogram":
+        yield from (f'{name}_bucket{{{labels},le="{bound}"}} {3 * number}' for bound in _BOUNDS)
+        yield f"{name}_sum{{{labels}}} {number}"
+        yield f"{name}_count{{{labels}}} {3 * number}"
+    else:
+        yield f"{name}{{{labels}}} {number if kind == 'counter' else 0.5}"
+
+
+@contextmanager
+def served(text: Callable[[], str]) -> Iterator[int]:
+    """Serves it on a port of the loopback address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = text().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Not into the test's output."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
