@@ -24,8 +24,10 @@ def select_engine(engine: Engine) -> tuple[Release, str, tuple[Finding, ...]]:
     is not in the catalogue, or that an image does not say, is unknown: then only what every version knows is passed.
     """
     tagged = version_of_tag(engine.image) if engine.image else None
-    said = _plain(engine.version) if engine.version else tagged if engine.image else newest()
-    image = engine.image or f"{REPOSITORY}:v{said}"
+    # 0.5.19+cu129, as Python's packages are numbered, is the tag v0.5.19-cu129.
+    release_said, _, build = (engine.version or "").partition("+")
+    said = _plain(release_said) if release_said else tagged if engine.image else newest()
+    image = engine.image or f"{REPOSITORY}:v{said}" + (f"-{build}" if build else "")
     findings: list[Finding] = []
     if said is None:
         what = f"image {image} does not say which SGLang version it holds"

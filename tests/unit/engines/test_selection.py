@@ -70,3 +70,8 @@ def test_a_tag_that_contradicts_the_version_is_pointed_out():
     chosen, _, findings = select(version="0.5.23", image="sglang:v0.5.19")
     assert chosen.version == "0.5.23"
     assert "0.5.19" in findings[0].message
+
+
+def test_a_build_of_a_version_is_the_image_s_suffix():
+    chosen, image, findings = select_engine(Engine(version="0.5.19+cu129"))
+    assert (chosen.version, image, findings) == ("0.5.19", "lmsysorg/sglang:v0.5.19-cu129", ())
