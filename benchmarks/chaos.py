@@ -124,9 +124,6 @@ class Chaos:
     def anew(self) -> None:
         name = self._some(True)
         self._delete(f"{SERVICES}/{name}")
-        # What a garbage collector does, which does not run here.
-        for path in OWNED.values():
-            self._api("DELETE", f"{path}?labelSelector={LABEL}%3D{name}")
         self._api("POST", SERVICES, service(name, concurrency=self._random.choice([8, 64])))
 
     def flip_label(self) -> None:
@@ -203,6 +200,20 @@ def play_pods(api: Api, names: list[str]) -> None:
     together(pod, range(len(names)))
 
 
+def collect(api: Api) -> bool:
+    """What a garbage collector does, which does not run here: objects whose owner is gone go. Returns whether any did."""
+    uids = {s["metadata"]["uid"] for s in api("GET", SERVICES)["items"]}
+    gone = [
+        f"{path}/{o['metadata']['name']}"
+        for path in OWNED.values()
+        for o in api("GET", f"{path}?labelSelector={LABEL}")["items"]
+        if not {r["uid"] for r in o["metadata"].get("ownerReferences") or []} & uids
+    ]
+    for path in gone:
+        api("DELETE", path)
+    return bool(gone)
+
+
 def look(api: Api, result: Result) -> None:
     """Orphans, and services that nobody has seen to."""
     services = {s["metadata"]["name"]: s for s in api("GET", SERVICES)["items"]}
@@ -213,7 +224,9 @@ def look(api: Api, result: Result) -> None:
             if not owners <= uids or not owners:
                 result.orphans.append(f"{kind}/{found['metadata']['name']}")
     for name, found in services.items():
-        if (found.get("status") or {}).get("observedGeneration") != found["metadata"]["generation"]:
+        status = found.get("status") or {}
+        ready = next((c["reason"] for c in status.get("conditions") or [] if c["type"] == "Ready"), None)
+        if status.get("observedGeneration") != found["metadata"]["generation"] or ready == "NameTaken":
             result.unfinished.append(name)
 
 
@@ -237,7 +250,11 @@ def run(folder: Path, services: int, steps: int, seed: int, say: Callable[[str],
                 done = chaos.step()
                 result.steps[done] = result.steps.get(done, 0) + 1
                 say(f"{number + 1}: {done}")
+                if number % 10 == 9:
+                    collect(api)
             still(operator.counts, 4, 180)
+            while collect(api):
+                still(operator.counts, 2, 180)
             operator.stop()
             counted = api.requests()
             operator.start()

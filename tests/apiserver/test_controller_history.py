@@ -153,27 +153,33 @@ def test_an_autoscalers_number_stays_when_the_autoscaler_goes_and_is_shown_as_de
     world.apply(workload=TRAFFIC, scaling={"minReplicas": 2, "maxReplicas": 4})
     eventually(lambda: world.exists("hpa"))
     scaled(world, 3)
-    row = world("get", "vlms", "vlm").splitlines()
-    assert dict(zip(row[0].split(), row[1].split(), strict=False))["DESIRED"] == "3" or " 3 " in row[1]
-    world("patch", "vlms", "vlm", "--type=merge", "-p", '{"spec":{"scaling":null}}')
+    names, values = world("get", "vlms", "vlm").splitlines()
+    at = names.index("DESIRED")
+    assert values[at:].split()[0] == "3"
+    world.apply(workload=TRAFFIC)
     eventually(lambda: not world.exists("hpa"))
+    world("annotate", "deployment", "vlm", "touched=yes")
+    before = world.plan_hash()
     world.apply(workload={**TRAFFIC, "concurrency": 64})
-    eventually(lambda: world.get("vlms")["status"]["observedGeneration"] == world.get("vlms")["metadata"]["generation"])
+    eventually(lambda: world.plan_hash() != before)
     assert world.get("deployment")["spec"]["replicas"] == 3
-    world("scale", "vlms/vlm", "--replicas=1")
+    world.apply(workload={**TRAFFIC, "concurrency": 64}, replicas=1)
     eventually(lambda: world.get("deployment")["spec"]["replicas"] == 1)
 
 
 def test_from_replicas_to_scaling_and_back_no_number_is_reset(world: World):
     world.apply(workload=TRAFFIC, replicas=3)
     eventually(lambda: world.get("deployment")["spec"]["replicas"] == 3)
-    world("patch", "vlms", "vlm", "--type=merge", "-p", '{"spec":{"replicas":null,"scaling":{"maxReplicas":4}}}')
+    world.apply(workload=TRAFFIC, scaling={"maxReplicas": 4})
     eventually(lambda: world.exists("hpa"))
-    world("patch", "vlms", "vlm", "--type=merge", "-p", '{"spec":{"scaling":null}}')
+    world.apply(workload=TRAFFIC)
     eventually(lambda: not world.exists("hpa"))
     world("annotate", "deployment", "vlm", "touched=yes")
-    eventually(lambda: world.get("vlms")["status"]["observedGeneration"] == 3)
-    assert world.get("deployment")["spec"]["replicas"] == 3
+    world.apply(workload=TRAFFIC, replicas=2)
+    eventually(lambda: world.get("deployment")["spec"]["replicas"] == 2)
+    world.apply(workload=TRAFFIC, scaling={"maxReplicas": 4})
+    eventually(lambda: world.exists("hpa"))
+    assert world.get("deployment")["spec"]["replicas"] == 2
 
 
 def test_a_missing_metric_is_told_in_the_autoscalers_words(world: World):

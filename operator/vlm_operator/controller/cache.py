@@ -162,10 +162,13 @@ def _kept(kind: Kind, found: Json) -> Json:
     if kind is kinds.REPLICA_SET:
         labels = found["spec"]["template"]["metadata"].get("labels")
         return {"metadata": metadata, "spec": {"template": {"metadata": {"labels": labels}}}}
-    if kind is kinds.VLM_SERVICE:
-        return {**found, "metadata": metadata}
-    # Besides ours: who last set the number of replicas.
     entries = found["metadata"].get("managedFields") or []
+    if kind is kinds.VLM_SERVICE:
+        # Whether somebody has said a number of replicas: a default is in nobody's fields.
+        said = [e for e in entries if "f:replicas" in ((e.get("fieldsV1") or {}).get("f:spec") or {})]
+        fields = [{"manager": e.get("manager"), "fieldsV1": {"f:spec": {"f:replicas": {}}}} for e in said]
+        return {**found, "metadata": {**metadata, "managedFields": fields}}
+    # Besides ours: who last set the number of replicas.
     ours = [e for e in entries if e.get("manager") in MANAGERS or e.get("subresource") == "scale"]
     return {**found, "metadata": {**metadata, "managedFields": ours}}
 

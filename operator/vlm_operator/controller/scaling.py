@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -9,24 +11,42 @@ from vlm_api.status import ConditionStatus, VLMService
 from vlm_operator.controller import reasons
 from vlm_operator.controller.live import workload_of
 from vlm_operator.controller.observed import Observed, Verdict
-from vlm_operator.kube.apply import HANDOVER_MANAGER
+from vlm_operator.kube.apply import is_handed_over
 from vlm_operator.kube.client import Json
 
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 NEXT_STEP: Final = "the number of replicas stays as it is; see docs/autoscaling.md for what serves the metric"
 
 
 def keep_count(manifests: list[Json], owned: list[Json], service: VLMService) -> list[Json]:
-    """The same objects, without a number of replicas where the spec names none and somebody else has set it.
+    """The same objects, without a number of replicas where an autoscaler of ours has set it and nobody says another.
 
-    That is so after an autoscaler of ours has gone, and while one of somebody else's, or a person, uses the workload's
-    scale subresource. A number that was edited in any other way is mended.
+    So a service whose ``scaling`` is taken out keeps the replicas that serve, until its spec says a number.
     """
     spec = service.spec
     live = workload_of(owned, manifests)
-    if spec.replicas is not None or spec.suspend or spec.scaling is not None or live is None or not _others(live):
+    if says_count(service) or spec.suspend or spec.scaling is not None or live is None:
+        return manifests
+    if autoscaler_of(owned) is None and not is_handed_over(live):
         return manifests
     name = (live["kind"], live["metadata"]["name"])
     return [_without_count(m) if (m["kind"], m["metadata"]["name"]) == name else m for m in manifests]
+
+
+def says_count(service: VLMService) -> bool:
+    """Whether somebody has said a number of replicas. The API server's default of 1 looks the same as a 1 in the spec.
+
+    What a client has applied tells: by its managed fields, or by the annotation of a client-side ``kubectl apply``.
+    """
+    if service.spec.replicas not in (None, 1):
+        return True
+    metadata = service.metadata
+    applied = (metadata.get("annotations") or {}).get(LAST_APPLIED)
+    if applied is not None:
+        with contextlib.suppress(ValueError, AttributeError):
+            return "replicas" in (json.loads(applied).get("spec") or {})
+    fields = (e.get("fieldsV1") or {} for e in metadata.get("managedFields") or [])
+    return any("f:replicas" in (f.get("f:spec") or {}) for f in fields)
 
 
 def scaling_active(service: VLMService, seen: Observed) -> Verdict | None:
@@ -60,14 +80,6 @@ def desired(service: VLMService, seen: Observed) -> int:
 def autoscaler_of(owned: Iterable[Json]) -> Json | None:
     """The live HorizontalPodAutoscaler."""
     return next((o for o in owned if o["kind"] == "HorizontalPodAutoscaler"), None)
-
-
-def _others(live: Mapping[str, Any]) -> bool:
-    return any(
-        (e.get("subresource") == "scale" or e.get("manager") == HANDOVER_MANAGER)
-        and "f:replicas" in ((e.get("fieldsV1") or {}).get("f:spec") or {})
-        for e in live["metadata"].get("managedFields") or []
-    )
 
 
 def _without_count(manifest: Json) -> Json:

@@ -67,7 +67,10 @@ class Applier:
             wanted.append((kind, manifest, found))
         if done.taken:
             return done
+        autoscaled = any(kind is kinds.AUTOSCALER for kind, _, _ in wanted)
         for kind, manifest, found in wanted:
+            if found is not None and not autoscaled and _leaves_replicas(manifest) and not is_handed_over(found):
+                self._hand_over_replicas(kind, found)
             self._apply_one(kind, manifest, found, done)
         return done
 
@@ -117,18 +120,27 @@ class Applier:
             "metadata": {k: found["metadata"][k] for k in ("name", "namespace")},
             "spec": {"replicas": found["spec"]["replicas"]},
         }
-        self._client.apply(kind, holder, force=False, manager=HANDOVER_MANAGER)
+        self._seen(self._client.apply(kind, holder, force=False, manager=HANDOVER_MANAGER))
 
 
 def _lets_go_of_replicas(manifest: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    return (
-        manifest["kind"] in ("Deployment", "LeaderWorkerSet")
-        and "replicas" not in manifest["spec"]
-        and (found.get("spec") or {}).get("replicas", 0) > 1
-        and any(
-            e.get("manager") == FIELD_MANAGER and "f:replicas" in (e.get("fieldsV1") or {}).get("f:spec", {})
-            for e in found["metadata"].get("managedFields") or []
-        )
+    more = (found.get("spec") or {}).get("replicas", 0) > 1
+    return _leaves_replicas(manifest) and more and _holds_replicas(found, FIELD_MANAGER)
+
+
+def _leaves_replicas(manifest: Mapping[str, Any]) -> bool:
+    return manifest["kind"] in ("Deployment", "LeaderWorkerSet") and "replicas" not in manifest["spec"]
+
+
+def is_handed_over(found: Mapping[str, Any]) -> bool:
+    """Whether a workload's number of replicas is nobody's but what an autoscaler of ours has left."""
+    return _holds_replicas(found, HANDOVER_MANAGER)
+
+
+def _holds_replicas(found: Mapping[str, Any], manager: str) -> bool:
+    return any(
+        e.get("manager") == manager and "f:replicas" in (e.get("fieldsV1") or {}).get("f:spec", {})
+        for e in found["metadata"].get("managedFields") or []
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from unit.render.samples import service
 
 from vlm_operator.controller.observed import Observed, Replicas
-from vlm_operator.controller.scaling import desired, keep_count, scaling_active
+from vlm_operator.controller.scaling import LAST_APPLIED, desired, keep_count, scaling_active
 
 WANTED = [{"kind": "Deployment", "metadata": {"name": "vlm"}, "spec": {"replicas": 1, "paused": False}}]
 
@@ -22,20 +22,41 @@ def counts(found: dict[str, Any], **spec: Any) -> list[Any]:
     return [m["spec"].get("replicas") for m in keep_count(WANTED, [found], service(**spec))]
 
 
-@pytest.mark.parametrize("holder", [{"subresource": "scale"}, {"manager": "vlm-operator-handover"}])
-def test_a_number_that_an_autoscaler_set_is_left_when_the_spec_names_none(holder):
-    assert counts(live(**holder)) == [None]
+HANDED_OVER = live(manager="vlm-operator-handover")
+AUTOSCALER = {"kind": "HorizontalPodAutoscaler"}
+
+
+def test_a_number_that_an_autoscaler_left_stays_while_the_spec_says_none():
+    assert counts(HANDED_OVER) == [None]
+    assert counts(live(manager="vlm-operator")) == [1]
+    (kept,) = keep_count(WANTED, [live(manager="other"), AUTOSCALER], service())
+    assert "replicas" not in kept["spec"]
     assert WANTED[0]["spec"]["replicas"] == 1  # type: ignore[index]
 
 
-@pytest.mark.parametrize("holder", [{"manager": "vlm-operator"}, {"manager": "kubectl-edit"}])
-def test_a_number_that_is_ours_or_was_edited_by_hand_is_made_what_the_spec_says(holder):
-    assert counts(live(**holder)) == [1]
+def test_a_number_that_was_edited_by_hand_is_made_what_the_spec_says():
+    assert counts(live(manager="kubectl-edit")) == [1]
 
 
-@pytest.mark.parametrize("spec", [{"replicas": 1}, {"suspend": True}])
-def test_a_number_that_the_spec_names_is_always_applied(spec):
-    assert counts(live(subresource="scale"), **spec) == [1]
+@pytest.mark.parametrize("spec", [{"replicas": 2}, {"suspend": True}])
+def test_a_number_that_the_spec_says_is_always_applied(spec):
+    assert counts(HANDED_OVER, **spec) == [1]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]},
+        {"annotations": {LAST_APPLIED: '{"spec": {"replicas": 1}}'}},
+    ],
+    ids=["server-side", "client-side"],
+)
+def test_one_replica_that_somebody_has_applied_is_no_default(metadata):
+    of = service(replicas=1)
+    of.metadata.update(metadata)
+    assert keep_count(WANTED, [HANDED_OVER], of)[0]["spec"].get("replicas") == 1
+    of.metadata["annotations"] = {LAST_APPLIED: '{"spec": {}}'}
+    assert keep_count(WANTED, [HANDED_OVER], of)[0]["spec"].get("replicas") is None
 
 
 def autoscaler(status: str, reason: str, message: str = "m") -> dict[str, Any]:
