@@ -29,9 +29,9 @@ from control_plane import (
     SERVICES,
     Api,
     add_nodes,
-    children,
     install,
     node,
+    server_pid,
     service,
     still,
     together,
@@ -245,7 +245,7 @@ def run(folder: Path, services: int, steps: int, seed: int, say: Callable[[str],
             play_pods(api, names)
             still(operator.counts, 2, 120)
             before = templates(api)
-            chaos = Chaos(api, operator, names, seed, children()["kube-apiserver"])
+            chaos = Chaos(api, operator, names, seed, server_pid(folder))
             for number in range(steps):
                 done = chaos.step()
                 result.steps[done] = result.steps.get(done, 0) + 1

@@ -113,6 +113,11 @@ def children() -> dict[str, int]:
     return found
 
 
+def server_pid(folder: Path) -> int:
+    """The process of the API server whose state is in that folder."""
+    return int((folder / "pid" / "kube-apiserver").read_text().split()[0])
+
+
 @dataclass
 class Arrivals:
     """When objects came or changed, seen by watches in threads of their own."""

@@ -82,19 +82,19 @@ class Result:
 class Operator:
     """The operator's process."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *options: str) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *options: str, until_says: str = "watching") -> None:
         self._options = options
         self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": "default"}
         self._port, self._log = free_port(), log
-        self.start()
+        self.start(until_says)
 
-    def start(self) -> None:
-        """Starts it, and waits until it says that it is ready."""
+    def start(self, until_says: str = "watching") -> None:
+        """Starts it, and waits until it says so."""
         command = [sys.executable, "-m", "vlm_operator", "--runtime-image", "operator:bench"]
         command += ["--metrics-address", f"127.0.0.1:{self._port}", *self._options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
-        until(lambda: "watching" in self.get("/readyz"), 120, "the operator is ready")
+        until(lambda: until_says in self.get("/readyz"), 120, "the operator is ready")
 
     @property
     def pid(self) -> int:
@@ -114,9 +114,9 @@ class Operator:
         names = ("vlm_operator_reconciles_total", "vlm_operator_queue_depth", "vlm_operator_errors_total")
         return [line for line in self.get("/metrics").splitlines() if line.startswith(names)]
 
-    def stop(self) -> None:
-        """Kills it, so that nothing is put in order."""
-        self._process.kill()
+    def stop(self, *, gently: bool = False) -> None:
+        """Kills it, so that nothing is put in order, or asks it to end."""
+        self._process.terminate() if gently else self._process.kill()
         self._process.wait()
 
 

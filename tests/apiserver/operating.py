@@ -55,6 +55,12 @@ class Operator:
         return self._process.wait(20)
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -120,6 +126,13 @@ class World:
         text = self("apply", "--server-side", "-o", "json", "-f", "-", stdin={**manifest, "spec": spec})
         return dict(json.loads(text))
 
+    def patch(self, patch: dict[str, Any], name: str = "vlm") -> None:
+        """Merges a patch into a VLMService, sooner than kubectl would."""
+        group, plural = PATHS["vlms"]
+        path = f"/{group}/namespaces/{self.namespace}/{plural}/{name}"
+        headers = {"Content-Type": "application/merge-patch+json"}
+        self._http.patch(path, content=json.dumps(patch), headers=headers).raise_for_status()
+
     def get(self, kind: str, name: str = "vlm") -> dict[str, Any]:
         """A live object; LookupError where there is none."""
         group, plural = PATHS[kind]
@@ -142,9 +155,15 @@ class World:
             raise LookupError(f"{name} has no condition {kind}")
         return found["status"], found["reason"], found["message"]
 
-    def wait_for(self, status: str, reason: str, kind: str = "Ready", name: str = "vlm") -> str:
+    def wait_for(
+        self, status: str, reason: str, kind: str = "Ready", name: str = "vlm", *, seconds: float = SOON_SECONDS
+    ) -> str:
         """Waits for a condition and returns its message."""
-        eventually(lambda: self.condition(kind, name)[:2] == (status, reason), what=lambda: self.condition(kind, name))
+        eventually(
+            lambda: self.condition(kind, name)[:2] == (status, reason),
+            seconds=seconds,
+            what=lambda: self.condition(kind, name),
+        )
         return self.condition(kind, name)[2]
 
     def plan_hash(self, name: str = "vlm") -> str:

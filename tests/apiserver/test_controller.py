@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apiserver.operating import QWEN, Operator, World, add_node, ended, eventually
+from apiserver.operating import QWEN, SOON_SECONDS, Operator, World, add_node, ended, eventually
+
+from vlm_operator.controller.drift import DEBOUNCE_SECONDS
 
 TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 
@@ -212,7 +214,10 @@ def test_a_label_that_changes_under_running_pods_is_told_and_replaces_nothing(wo
     world.serving()
     world.wait_for("True", "Serving")
     kubectl("label", "node", "turing", "--overwrite", "nvidia.com/gpu.product=Tesla-T4-SHARED")
-    assert "nvidia.com/gpu.product" in world.wait_for("True", "LabelsChanged", "HardwareDrift")
+    time.sleep(1)
+    assert world.condition("HardwareDrift")[:2] == ("False", "NoDrift"), "told before it has lasted"
+    told = world.wait_for("True", "LabelsChanged", "HardwareDrift", seconds=2 * DEBOUNCE_SECONDS + SOON_SECONDS)
+    assert "nvidia.com/gpu.product" in told
     assert world.plan_hash() == before
     assert world.condition()[0] == "True"
     kubectl("delete", "node", "turing")

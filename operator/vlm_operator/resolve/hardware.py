@@ -68,7 +68,7 @@ def choose_hardware(
                 continue
             never.append(impossible)
             why = impossible[1]
-        passed.append(PassedOver(node=node.name, reason=why or "has no GPU"))
+        passed.append(_passed(node, why or "has no GPU"))
     classes = _classes(usable, in_use)
     if not classes:
         return replace(_none(spec, tuple(passed), never), avoid_labels=_ruled_out(spec, nodes))
@@ -77,14 +77,8 @@ def choose_hardware(
     chosen = {n.name for n in best.nodes}
     for other in classes:
         if other.nodes != best.nodes:
-            passed += [
-                PassedOver(
-                    node=n.name,
-                    reason=_difference(other, best),
-                )
-                for n in other.nodes
-                if n.name not in chosen
-            ]
+            difference = _difference(other, best)
+            passed += [_passed(n, difference) for n in other.nodes if n.name not in chosen]
     findings = [_ambiguous(n) for n in best.nodes if n.gpu is not None and n.gpu.ambiguous]
     count = spec.multinode.node_count
     if len(best.nodes) < count:
@@ -128,6 +122,11 @@ def choose_hardware(
             )
         )
     return Choice(best, tuple(sorted(passed, key=lambda p: p.node)), tuple(findings), best.gpu.source)
+
+
+def _passed(node: NodeFacts, reason: str) -> PassedOver:
+    # Not validated: there may be thousands of nodes, and both are texts.
+    return PassedOver.model_construct(node=node.name, reason=reason)
 
 
 def _held_to_architecture(best: HardwareClass, classes: list[HardwareClass]) -> HardwareClass:

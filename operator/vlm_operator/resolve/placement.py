@@ -18,11 +18,13 @@ def refusal(node: NodeFacts, pod: Mapping[str, Any]) -> str | None:
         return "is cordoned"
     if not node.ready:
         return "is not ready"
-    tolerations = [GPU_TOLERATION, *_list(pod.get("tolerations"))]
+    tolerations = [GPU_TOLERATION, *_list(pod.get("tolerations"))] if node.taints else []
     for taint in node.taints:
         if taint.effect in ("NoSchedule", "NoExecute") and not any(_tolerates(t, taint) for t in tolerations):
             name = f"{taint.key}={taint.value}" if taint.value else taint.key
             return f"has the taint {name}:{taint.effect}, which the pod does not tolerate"
+    if not pod:  # as most pods are, and there may be thousands of nodes
+        return None
     for key, value in sorted(_map(pod.get("nodeSelector")).items()):
         if node.labels.get(key) != value:
             return f"does not match the node selector {key}={value}"
