@@ -35,9 +35,10 @@ from vlm_operator.facts.models import model_facts
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
 from vlm_operator.resolve import findings as notes
-from vlm_operator.resolve.budget import Budget, budget, fit_findings, host_cache_mib
+from vlm_operator.resolve.budget import Budget, budget, host_cache_mib
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.fit import fit_findings
 from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
 from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.pod_memory import limit_findings, node_findings
