@@ -110,7 +110,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def run(engine: str, updates: int, count: int, *, keep_alive: bool, keep: bool) -> bool:
+def run(engine: str, updates: int, count: int, *, seconds_at_most: float, keep_alive: bool, keep: bool) -> bool:
     """True where nothing was cut and nothing failed."""
     with prepared(keep) as world:
         say(f"starting two replicas, engine: {engine}")
@@ -125,6 +125,8 @@ def run(engine: str, updates: int, count: int, *, keep_alive: bool, keep: bool) 
         with Streams(load, count, tell, keep_alive) as streams:
             eventually(lambda: len(streams.done) >= count, "a first answer for each stream", seconds=120)
             for number in range(1, updates + 1):
+                if time.monotonic() - begun > seconds_at_most:
+                    break
                 seconds.append(updated(world, engine, number))
                 if updates <= 10 or number % 10 == 0 or number == updates:
                     say(f"update {number} of {updates}: {seconds[-1]:.1f} s, {dict(streams.outcomes())}")
@@ -168,11 +170,23 @@ def main() -> int:
         "--updates", type=int, default=None, help="default: 3 with the real engine, 100 with the stand-in"
     )
     parser.add_argument("--streams", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further update after that many")
     parser.add_argument("--keep-alive", action="store_true", help="clients keep their connections")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     chosen = parser.parse_args()
     updates = chosen.updates if chosen.updates is not None else {"real": 3, "stand-in": 100}[chosen.engine]
-    return 0 if run(chosen.engine, updates, chosen.streams, keep_alive=chosen.keep_alive, keep=chosen.keep) else 1
+    return (
+        0
+        if run(
+            chosen.engine,
+            updates,
+            chosen.streams,
+            seconds_at_most=chosen.seconds,
+            keep_alive=chosen.keep_alive,
+            keep=chosen.keep,
+        )
+        else 1
+    )
 
 
 if __name__ == "__main__":
