@@ -116,7 +116,7 @@ def test_an_api_server_that_is_away_for_long_is_waited_for(tmp_path: Path):
 
         api = Api(server.url, tmp_path / "pki")
         install(api)
-        operator = Operator(server.kubeconfig, tmp_path / "log", "--no-leader-election").start()
+        operator = Operator(server.kubeconfig, tmp_path / "operator.log", "--no-leader-election").start()
         pid = server_pid(tmp_path)
         path = "/apis/vlmserve.dev/v1alpha1/namespaces/default/vlmservices"
         try:
