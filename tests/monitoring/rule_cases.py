@@ -21,6 +21,7 @@ FALLBACKS = f"vlmserve_image_pool_fallbacks_total{{{ENGINE}}}"
 IMAGES = f"vlmserve_images_received_total{{{ENGINE}}}"
 RUNNING = f'sglang:num_running_reqs{{{ENGINE},tp_rank="0"}}'
 QUEUED = f'sglang:num_queue_reqs{{{ENGINE},tp_rank="0"}}'
+IN_FLIGHT = f"vlmserve_requests_in_flight{{{ENGINE}}}"
 USAGE = f'sglang:token_usage{{{ENGINE},tp_rank="0"}}'
 REQUESTS = f"sglang:num_requests_total{{{ENGINE}}}"
 RESPONSES = "sglang:http_responses_total"
@@ -113,6 +114,17 @@ CASES = [
     quiet("VLMImagePoolFallingBack", "no images at all", {IMAGES: "7x60", FALLBACKS: "0x60"}),
 
     fires("VLMQueueGrowing", "more wait than run, and more", {RUNNING: "100x60", QUEUED: "0+10x60"}, vlmservice="vlm"),
+    fires(
+        "VLMQueueGrowing",
+        "images wait to be prepared, which is in no queue of the engine's",
+        {RUNNING: "100x60", QUEUED: "0x60", IN_FLIGHT: "100+10x60"},
+        vlmservice="vlm",
+    ),
+    quiet(
+        "VLMQueueGrowing",
+        "more requests, and all of them run",
+        {RUNNING: "100+10x60", QUEUED: "0x60", IN_FLIGHT: "100+10x60"},
+    ),
     quiet("VLMQueueGrowing", "a long queue that gets shorter", {RUNNING: "100x60", QUEUED: "900-10x60"}),
     quiet("VLMQueueGrowing", "a short queue", {RUNNING: "400x60", QUEUED: "0+1x60"}),
 
