@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,11 @@ from vlm_operator.kube.client import ApiError
 # A log that is silent for longer than this is asked for again: proxies on the way cut silent connections.
 SILENT_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 5.0
+# The channels of a command that runs in a container.
+OUTPUT: Final = 1
+ERROR_OUTPUT: Final = 2
+OUTCOME: Final = 3
+COMPLAINT_LENGTH: Final = 4000
 
 
 def follow_log(namespace: str, pod: str, container: str) -> Iterator[str]:
@@ -42,8 +48,8 @@ def follow_log(namespace: str, pod: str, container: str) -> Iterator[str]:
         yield rest
 
 
-def run_in(namespace: str, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
-    """Each line that the command prints inside the container, on standard output.
+def run_in(namespace: str, pod: str, container: str, command: Sequence[str], line: str = "") -> Iterator[str]:
+    """Each line that the command prints inside the container, on standard output. ``line`` is its standard input.
 
     Raises ApiError where it cannot be run, and where it ends with another code than 0: then with the end of what it
     said on standard error.
@@ -52,24 +58,37 @@ def run_in(namespace: str, pod: str, container: str, command: Sequence[str]) -> 
     try:
         running: Any = kubernetes_stream.stream(
             api.connect_get_namespaced_pod_exec, pod, namespace, container=container, command=list(command),
-            stdout=True, stderr=True, stdin=False, tty=False, _preload_content=False,
+            stdout=True, stderr=True, stdin=True, tty=False, _preload_content=False,
         )  # fmt: skip
     except kubernetes_client.ApiException as error:
         said = str(error.reason or error)
         raise ApiError(error.status or 0, "ExecRefused", f"no command can be run in pod {pod}: {said}") from error
     rest, complaints = "", ""
     try:
-        while running.is_open():
+        running.write_stdin(f"{line}\n")
+        is_open = True
+        while is_open:
             running.update(timeout=1)
-            if running.peek_stderr():
-                complaints = (complaints + running.read_stderr())[-4000:]
-            if running.peek_stdout():
-                *lines, rest = (rest + running.read_stdout()).split("\n")
-                yield from lines
+            # Asked before what has come is taken: what came last is taken after the connection has ended.
+            is_open = running.is_open()
+            complaints = (complaints + running.read_channel(ERROR_OUTPUT))[-COMPLAINT_LENGTH:]
+            *lines, rest = (rest + running.read_channel(OUTPUT)).split("\n")
+            yield from lines
         if rest:
             yield rest
-        if running.returncode:
-            last = complaints.strip().splitlines()[-1:] or [f"exit code {running.returncode}"]
-            raise ApiError(0, "CommandFailed", f"the command in pod {pod} failed: {last[0]}")
+        if why := _failure(running.read_channel(OUTCOME), complaints):
+            raise ApiError(0, "CommandFailed", f"the command in pod {pod} failed: {why}")
     finally:
         running.close()
+
+
+def _failure(outcome: str, complaints: str) -> str | None:
+    """Why the command failed, from the metav1.Status that the kubelet sends when it has ended; None where it did not."""
+    try:
+        status = json.loads(outcome)
+    except ValueError:
+        return "the connection to it broke off"
+    if status.get("status") == "Success":
+        return None
+    lines = complaints.strip().splitlines()
+    return str(lines[-1] if lines else status.get("message") or "no reason was given")

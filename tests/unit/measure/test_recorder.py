@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.server
 import json
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +18,9 @@ import pytest
 from unit.measure.events import Recording
 
 from vlm_operator.cli.errors import ClusterError
-from vlm_operator.cli.profile import received
+from vlm_operator.cli.profile import RUN_LINE, received
 from vlm_operator.measure import recorder
+from vlm_operator.measure.job import program
 
 TRACE = gzip.compress(
     json.dumps({"traceEvents": Recording().events, "padding": random.Random(1).randbytes(100_000).hex()}).encode(),
@@ -119,3 +123,15 @@ def test_a_stream_that_is_cut_off_is_no_trace(engine: type[Engine], capsys: pyte
     _, lines = record(engine, capsys)
     with pytest.raises(ClusterError, match="cut off"):
         dict(received((line for number, line in enumerate(lines) if number != 3), say))
+
+
+def test_the_program_runs_from_one_line_of_standard_input(engine: type[Engine]) -> None:
+    engine.stages = ("EXTEND", "DECODE")
+    options = {
+        "port": engine.port, "steps": 1, "activities": ["CPU"], "with_stack": False, "seconds": 20,  # type: ignore[attr-defined]
+        "key_variable": "VLMSERVE_API_KEY",
+    }  # fmt: skip
+    text = base64.b64encode(program("recorder").encode()) + b"\n"
+    command = [sys.executable, "-I", "-c", RUN_LINE, json.dumps(options)]
+    done = subprocess.run(command, input=text, capture_output=True, check=True)
+    assert dict(received(iter(done.stdout.decode().splitlines()), say)) == {"prefill": TRACE, "decode": TRACE}
