@@ -20,7 +20,7 @@ from vlm_operator.controller.health import Health, serve
 from vlm_operator.controller.inspecting import Inspector
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.metrics import Metrics
-from vlm_operator.controller.queue import Key, WorkQueue
+from vlm_operator.controller.queue import Cause, Key, WorkQueue
 from vlm_operator.controller.reconcile import Reconciler
 from vlm_operator.controller.reports import Reports
 from vlm_operator.controller.usage import Usage
@@ -78,20 +78,20 @@ class Cluster:
         self._queue = queue
         self._add_all()
 
-    def _wake(self, key: Key) -> None:
-        self._soon(self._add, key)
+    def _wake(self, key: Key, cause: Cause) -> None:
+        self._soon(self._add, key, cause)
 
     def _wake_all(self) -> None:
         self._soon(self._add_all)
 
-    def _soon(self, call: Callable[..., None], *of: Key) -> None:
+    def _soon(self, call: Callable[..., None], *of: tuple[str, str]) -> None:
         # News may still come while the operator ends.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *of)
 
-    def _add(self, key: Key) -> None:
+    def _add(self, key: Key, cause: Cause) -> None:
         if self._queue is not None:
-            self._queue.add(key)
+            self._queue.add(key, cause=cause)
 
     def _add_all(self) -> None:
         if self._queue is not None:
@@ -260,7 +260,7 @@ class App:
                     self._metrics.forget(key)
                     self._metrics.reconciles.labels("gone").inc()
                 else:
-                    since_event = queue.done(key, outcome.again_after_seconds)
+                    since_event = queue.done(key, outcome.again_after_seconds, reconciler.cache.wrote)
                     if since_event is not None:
                         self._metrics.applied_seconds.observe(since_event)
                     self._metrics.see(key, outcome.conditions)

@@ -14,16 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from vlm_api.names import FIELD_MANAGER, LABEL_SERVICE
-from vlm_operator.controller.queue import Key
+from vlm_operator.controller.queue import NO_CAUSE, Cause, Key
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import HANDOVER_MANAGER
 from vlm_operator.kube.client import Json
 from vlm_operator.kube.kinds import Kind
 
-# Uids of objects that went, so that the answer to a write that was slower than the news does not bring them back.
+# Uids of objects that went, so that the answer to a write that was slower than the news does not bring them back; and
+# states that were answers to writes of our own, whose news may have been faster.
 REMEMBERED: Final = 4096
 MANAGERS: Final = frozenset({FIELD_MANAGER, HANDOVER_MANAGER})
-Wake = Callable[[Key], None]
+Wake = Callable[[Key, Cause], None]
 
 
 class _Entry(NamedTuple):
@@ -36,12 +37,14 @@ class _Entry(NamedTuple):
 class Store:
     """The live objects of one kind, by the service that they are made for. Safe to use from several threads."""
 
-    def __init__(self, kind: Kind, wake: Wake = lambda key: None) -> None:
+    def __init__(self, kind: Kind, wake: Wake = lambda key, cause: None) -> None:
+        """``wake`` is told which service has news, and of which state of which object (its uid and version)."""
         self._kind = kind
         self._wake = wake
         self._lock = threading.Lock()
         self._found: dict[Key, dict[str, _Entry]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._ours: OrderedDict[Cause, None] = OrderedDict()
 
     def see(self, found: Json, *, deleted: bool = False, listed: bool = False) -> None:
         """An event, or an item of a list; wakes the service where that is news."""
@@ -49,12 +52,20 @@ class Store:
         if key is None:
             return
         if self._remove(key, name, found) if deleted else self._put(key, name, found, overrule=listed):
-            self._wake(key)
+            self._wake(key, Cause(found["metadata"]["uid"], found["metadata"]["resourceVersion"]))
 
     def put(self, found: Json) -> None:
         """The answer to a write of our own, which is no news to anybody."""
         if (key := self._key(found)) is not None:
             self._put(key, found["metadata"]["name"], found, overrule=False)
+            with self._lock:
+                cause = Cause(found["metadata"]["uid"], found["metadata"]["resourceVersion"])
+                _remember(self._ours, cause)
+
+    def wrote(self, cause: Cause) -> bool:
+        """Whether that state of an object is the answer to a write of our own."""
+        with self._lock:
+            return cause in self._ours
 
     def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]]) -> None:
         """A list has ended: everything else in that namespace, or anywhere, is gone."""
@@ -64,7 +75,7 @@ class Store:
             for key, name in gone:
                 self._drop(key, name)
         for key in {key for key, _ in gone}:
-            self._wake(key)
+            self._wake(key, NO_CAUSE)
 
     def of(self, key: Key) -> list[Json]:
         """All objects of a service, by name."""
@@ -99,7 +110,7 @@ class Store:
     def _remove(self, key: Key, name: str, found: Json) -> bool:
         uid = str(found["metadata"]["uid"])
         with self._lock:
-            self._remember(uid)
+            _remember(self._gone, uid)
             before = self._found.get(key, {}).get(name)
             if before is None or before.uid != uid:
                 return False
@@ -107,20 +118,15 @@ class Store:
             return True
 
     def _drop(self, key: Key, name: str) -> None:
-        self._remember(self._found[key].pop(name).uid)
+        _remember(self._gone, self._found[key].pop(name).uid)
         if not self._found[key]:
             del self._found[key]
-
-    def _remember(self, uid: str) -> None:
-        self._gone[uid] = None
-        while len(self._gone) > REMEMBERED:
-            self._gone.popitem(last=False)
 
 
 class Cache:
     """One store for each kind that a service is made of."""
 
-    def __init__(self, wake: Wake = lambda key: None) -> None:
+    def __init__(self, wake: Wake = lambda key, cause: None) -> None:
         read = (kinds.VLM_SERVICE, *kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.JOB, kinds.POD, kinds.REPLICA_SET)
         self._stores = {(k.api_version, k.kind): Store(k, wake) for k in (*read, kinds.REVISION)}
 
@@ -141,11 +147,21 @@ class Cache:
         for kind in which:
             yield from self.store(kind).of(key)
 
+    def wrote(self, cause: Cause) -> bool:
+        """Whether that state of an object is the answer to a write of our own, so that it is no news."""
+        return any(store.wrote(cause) for store in self._stores.values())
+
     def put(self, found: Json) -> None:
         """The answer to a write of our own; kinds that no reconcile reads are passed over."""
         store = self._stores.get((str(found.get("apiVersion")), str(found.get("kind"))))
         if store is not None:
             store.put(found)
+
+
+def _remember(some: OrderedDict[Any, None], one: Any) -> None:
+    some[one] = None
+    while len(some) > REMEMBERED:
+        some.popitem(last=False)
 
 
 def _newer(version: str, than: str) -> bool:

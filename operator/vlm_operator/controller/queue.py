@@ -19,6 +19,17 @@ class Key(NamedTuple):
     name: str
 
 
+class Cause(NamedTuple):
+    """News of one state of one object."""
+
+    uid: str
+    version: str
+
+
+# News that is about no single state of an object.
+NO_CAUSE: Final = Cause("", "")
+
+
 @dataclass
 class _State:
     due: float | None = None
@@ -29,6 +40,8 @@ class _State:
     """When the first event came that no finished work covers yet; None: nothing but a timer asks for work."""
     covers: float | None = None
     """``told_at`` of what is worked on now."""
+    causes: set[Cause] = field(default_factory=set)
+    """News that came while it was worked on."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
 
 
@@ -44,9 +57,13 @@ class WorkQueue:
         """Keys that are due now and wait for a worker."""
         return self._ready.qsize()
 
-    def add(self, key: Key, after_seconds: float = 0.0) -> None:
+    def add(self, key: Key, after_seconds: float = 0.0, cause: Cause = NO_CAUSE) -> None:
         """An event queues a key, or brings it forward. While it is worked on it is queued for afterwards."""
         state = self._states.setdefault(key, _State())
+        if state.working and cause != NO_CAUSE:
+            # It may be the echo of a write by the very work that is going on: that shows when it is done.
+            state.causes.add(cause)
+            return
         if state.told_at is None:
             state.told_at = asyncio.get_running_loop().time()
         self._queue(key, state, after_seconds)
@@ -70,8 +87,11 @@ class WorkQueue:
             state.covers, state.told_at = state.told_at, None
             return key
 
-    def done(self, key: Key, again_after_seconds: float | None = None) -> float | None:
-        """Work on the key went well; it comes again by itself after that time, spread by a tenth.
+    def done(
+        self, key: Key, again_after_seconds: float | None = None, wrote: Callable[[Cause], bool] = lambda cause: False
+    ) -> float | None:
+        """Work on the key went well; it comes again by itself after that time, spread by a tenth, and at once where news
+        came meanwhile that are not what the work itself ``wrote``.
 
         Returns the seconds since the first event that this work covers, failed attempts included; None where no event
         but a timer had asked for it.
@@ -79,7 +99,10 @@ class WorkQueue:
         state = self._states[key]
         covered, state.covers = state.covers, None
         state.working, state.failures = False, 0
-        if state.due is not None:
+        news, state.causes = state.causes, set()
+        if not all(wrote(cause) for cause in news):
+            self.add(key)
+        elif state.due is not None:
             self._schedule(key, state)
         if again_after_seconds is not None:
             self._queue(key, state, again_after_seconds * (0.9 + 0.2 * self._jitter()))
@@ -90,6 +113,7 @@ class WorkQueue:
         state = self._states[key]
         delay = min(FIRST_BACKOFF_SECONDS * 2.0**state.failures, LAST_BACKOFF_SECONDS) * (0.9 + 0.2 * self._jitter())
         state.working = False
+        state.causes.clear()
         # What came in meanwhile waits as well: it would most likely fail the same way.
         state.failures, state.due = min(state.failures + 1, 16), None
         if state.covers is not None:
@@ -104,7 +128,7 @@ class WorkQueue:
             return
         if state.timer is not None:
             state.timer.cancel()
-        if state.due is not None:
+        if state.due is not None or state.causes:
             self.add(key)
 
     def _schedule(self, key: Key, state: _State) -> None:

@@ -148,9 +148,10 @@ class Reconciler:
         manifests = keep_count(manifests, owned, service)
         try:
             uid = raw["metadata"]["uid"]
+            labelled = list(self.cache.of(_key(raw), (*kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.REVISION)))
             history = [r for r in self.cache.of(_key(raw), [kinds.REVISION]) if is_owned(r, uid)]
             present = revision(raw, stored.plan.spec_digest, stored.plan.hash, history, owner_reference(raw))
-            done = self.applier.apply([*manifests, present], [*owned, *history], uid)
+            done = self.applier.apply([*manifests, present], labelled, uid)
             if not done.taken:
                 unwanted = self._unwanted(manifests, owned, raw, pods.engines)
                 self.applier.remove([*unwanted, *surplus(history, present["metadata"]["name"])], done)

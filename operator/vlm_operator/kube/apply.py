@@ -18,6 +18,8 @@ from vlm_operator.kube.ownership import is_owned
 # Whoever holds the field ``replicas`` between the operator, which lets go of it, and the autoscaler, which takes it over.
 HANDOVER_MANAGER: Final = f"{FIELD_MANAGER}-handover"
 
+NAMED_BY_CONTENT: Final = (kinds.CONFIG_MAP, kinds.REVISION)
+
 
 @dataclass
 class Applied:
@@ -46,11 +48,13 @@ class Applier:
     def apply(self, manifests: Sequence[Json], owned: Iterable[Json], uid: str) -> Applied:
         """Writes what differs.
 
-        ``manifests`` are the wanted objects, ``owned`` the live ones that were listed by label, ``uid`` the service's.
+        ``manifests`` are the wanted objects, ``owned`` the live ones that carry the service's label, ``uid`` the service's.
         An object that does not carry our owner reference is never touched. Raises ApiError.
         """
         done = Applied()
-        live = {_key(o): o for o in owned if is_owned(o, uid)}
+        labelled = list(owned)
+        live = {_key(o): o for o in labelled if is_owned(o, uid)}
+        foreign = {_key(o) for o in labelled} - live.keys()
         wanted: list[tuple[Kind, Json, Json | None]] = []
         for manifest in manifests:
             kind = kind_of(manifest)
@@ -58,7 +62,8 @@ class Applier:
                 done.absent.append(kind.kind)
                 continue
             found = live.get(_key(manifest))
-            if found is None:
+            # Nobody else makes an object without our label whose name holds a digest of ours.
+            if found is None and (kind not in NAMED_BY_CONTENT or _key(manifest) in foreign):
                 found = self._client.get(kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"])
                 if found is not None and not is_owned(found, uid):
                     done.taken.append(title(manifest))

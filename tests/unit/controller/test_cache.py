@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vlm_operator.controller.cache import Cache, Store
-from vlm_operator.controller.queue import Key
+from vlm_operator.controller.queue import Cause, Key
 from vlm_operator.kube import kinds
 
 KEY = Key("default", "vlm")
@@ -26,7 +26,7 @@ def woken() -> list[Key]:
 
 @pytest.fixture
 def store(woken: list[Key]) -> Store:
-    return Store(kinds.DEPLOYMENT, woken.append)
+    return Store(kinds.DEPLOYMENT, lambda key, cause: woken.append(key))
 
 
 def versions(store: Store) -> list[str]:
@@ -45,6 +45,14 @@ def test_the_answer_to_a_write_of_our_own_is_kept_and_its_event_wakes_nobody(sto
     store.see(deployment(5))
     assert versions(store) == ["5"]
     assert woken == []
+
+
+def test_what_we_wrote_ourselves_is_known_also_where_its_news_was_faster(store):
+    store.see(deployment(5))
+    assert not store.wrote(Cause("u", "5"))
+    store.put(deployment(5))
+    assert store.wrote(Cause("u", "5"))
+    assert not store.wrote(Cause("u", "6"))
 
 
 def test_old_news_does_not_undo_what_was_written_since(store, woken):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from vlm_operator.controller.queue import Key, WorkQueue
+from vlm_operator.controller.queue import Cause, Key, WorkQueue
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -162,3 +162,34 @@ def test_what_comes_by_itself_has_no_event_behind_it():
         assert queue.done(A) is None
 
     queued(scenario)
+
+
+def test_the_echo_of_what_the_work_itself_wrote_queues_nothing_and_other_news_does():
+    async def scenario() -> list[int]:
+        queue, depths = WorkQueue(), []
+        ours, theirs = Cause("u", "5"), Cause("u", "6")
+        for news in ([ours], [ours, theirs], []):
+            queue.add(A)
+            await queue.take()
+            for cause in news:
+                queue.add(A, cause=cause)
+            queue.done(A, wrote=lambda cause: cause == ours)
+            depths.append(len(queue))
+            if len(queue):
+                await queue.take()
+                queue.done(A)
+        return depths
+
+    assert asyncio.run(scenario()) == [0, 1, 0]
+
+
+def test_what_came_while_the_last_look_at_a_gone_service_was_going_on_is_looked_at():
+    async def scenario() -> int:
+        queue = WorkQueue()
+        queue.add(A)
+        await queue.take()
+        queue.add(A, cause=Cause("u", "1"))
+        queue.forget(A)
+        return len(queue)
+
+    assert asyncio.run(scenario()) == 1
