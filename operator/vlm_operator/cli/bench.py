@@ -8,6 +8,7 @@ import secrets
 import shlex
 import sys
 from dataclasses import dataclass, field
+from typing import Final
 
 from vlm_operator.cli.bench_status import remember
 from vlm_operator.cli.bench_tables import print_each, print_result
@@ -31,7 +32,9 @@ from vlm_operator.measure.schedule import schedule
 from vlm_operator.measure.target import Target
 from vlm_operator.measure.twin import Change, each_change, parse_set, setting_change, twin_manifest, without_change
 
-READY_SECONDS = 60
+READY_SECONDS: Final = 60
+# An engine that died is started anew some seconds after its last requests have failed.
+RESTART_SECONDS: Final = 20
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -149,7 +152,8 @@ def _measure(
                     progress.say(f"{made}: {reason}")
                 found = _follow(job, progress, records)
     notes = [*notes, *found.notes]
-    if restarted := subject.restarts(connection) - before:
+    failed = found.error is not None or any(each.failures for each in found.rounds)
+    if restarted := subject.restarted(connection, before, RESTART_SECONDS if failed else 0):
         notes = [*notes, f"containers of {options.name} were started anew {restarted} times meanwhile"]
     result = Result(
         service=options.name,

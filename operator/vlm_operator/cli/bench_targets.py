@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,13 @@ class Measured:
     def restarts(self, connection: Connection) -> int:
         """How often containers of its pods were started anew until now."""
         return sum(pods.restarts(pod) for pod in connection.pods(self.service.name))
+
+    def restarted(self, connection: Connection, before: int, seconds: float) -> int:
+        """How often since ``before``; where it did not yet, it is looked again for so many seconds."""
+        deadline = time.monotonic() + seconds
+        while (found := max(self.restarts(connection) - before, 0)) == 0 and time.monotonic() < deadline:
+            time.sleep(1)
+        return found
 
 
 def measured(connection: Connection, name: str, label: str | None = None) -> Measured:

@@ -66,7 +66,7 @@ def profile(options: argparse.Namespace) -> int:
         missing = [stage for stage in STAGES.values() if stage not in traces]
         if missing:
             notes.append(f"no trace of {' and '.join(missing)}: no such step came while it was recorded")
-        if restarted := subject.restarts(connection) - before:
+        if restarted := subject.restarted(connection, before, 0):
             notes.append(f"containers of {options.name} were started anew {restarted} times meanwhile")
         command = shlex.join(["kubectl", "vlm", *sys.argv[1:]])
         files = [*records.written]

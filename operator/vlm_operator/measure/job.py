@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from vlm_api.names import CACHE_MOUNT, GROUP, LABEL_MANAGED_BY, MAIN_CONTAINER
+from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.load import Load
 from vlm_operator.measure.schedule import Run
 from vlm_operator.measure.target import COUNTERS, Target
@@ -28,6 +29,8 @@ KEPT_SECONDS: Final = 60
 # A run may take this long for each of its waves of requests; what is slower is a server that answers nobody.
 SECONDS_PER_WAVE: Final = 600
 LONGEST_SECONDS: Final = 24 * 3600
+# Linux takes 128 KiB for one argument.
+LONGEST_ARGUMENT: Final = 120_000
 
 # The engine's variables that concern files and the way to a hub, not how it serves.
 KEPT_VARIABLES: Final = ("HF_", "HUGGING", "TRANSFORMERS_", "SSL_CERT", "REQUESTS_CA", "PYTHONPATH", "LD_LIBRARY_PATH")
@@ -69,7 +72,8 @@ def bench_job(
 ) -> Manifest:
     """The Job. ``template`` is the service's own pod template; ``image`` replaces its engine's image.
 
-    ``ready_seconds`` is how long the pod waits for each target to answer.
+    ``ready_seconds`` is how long the pod waits for each target to answer. Raises InvalidInput for more runs than a pod can
+    be told of.
     """
     labels = {
         "app.kubernetes.io/name": "vlm-bench",
@@ -86,13 +90,16 @@ def bench_job(
         "counters": list(COUNTERS),
         "ready_seconds": ready_seconds,
     }
+    told = json.dumps(options)
+    if len(told) > LONGEST_ARGUMENT:
+        raise InvalidInput("--rounds", f"{len(runs)} runs are too many for one Job: give fewer rounds or concurrencies")
     spec = template["spec"]
     main = next(c for c in spec["containers"] if c["name"] == MAIN_CONTAINER)
     mounts, volumes = _volumes(spec, main)
     container: Manifest = {
         "name": BENCH,
         "image": image or main["image"],
-        "command": ["python3", "-c", program("driver"), json.dumps(options)],
+        "command": ["python3", "-c", program("driver"), told],
         "env": _environment(main, targets, variables),
         "resources": RESOURCES,
         "volumeMounts": mounts,

@@ -191,3 +191,9 @@ def test_a_secret_is_named_with_its_key() -> None:
 )
 def test_the_processor_is_where_the_engine_has_it(args: list[str]) -> None:
     assert tokenizer_of(["--device", "cpu", *args, "--enable-metrics"]) == "/models/m"
+
+
+def test_more_runs_than_a_pod_can_be_told_of_are_refused() -> None:
+    load, _ = load_of(service(WORKLOAD))
+    with pytest.raises(InvalidInput, match="2002 runs are too many for one Job"):
+        job(runs=schedule(load, targets=2, rounds=1000, first_seed=1))
