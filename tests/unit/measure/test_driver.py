@@ -47,7 +47,7 @@ class Engine(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("BENCH_KEY_0", KEY)
     monkeypatch.setattr(Engine, "images", 0)
     yield f"http://127.0.0.1:{server.server_port}"
@@ -204,7 +204,7 @@ class Strict(Engine):
 def strict(url: str) -> Iterator[str]:
     Strict.asked = []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Strict)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

@@ -55,7 +55,7 @@ class Engine(http.server.BaseHTTPRequestHandler):
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Engine]]:
     handler = type("Handler", (Engine,), {"asked": [], "stages": ("EXTEND", "DECODE")})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("VLMSERVE_API_KEY", "sk-key")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(recorder.tempfile, "tempdir", None)
