@@ -13,6 +13,7 @@ with their 95 % bootstrap intervals over pairs of rounds, and what the runtime's
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import math
 import os
@@ -68,6 +69,7 @@ class Engine:
     name: str
     pid: int
     port: int
+    log: Path
     scraped: Sequence[int]
     """Ports whose /metrics Prometheus would ask."""
 
@@ -93,8 +95,8 @@ class Engine:
         """Until it serves. Raises SystemExit where it does not."""
         deadline = time.monotonic() + START_SECONDS
         while get(self.port, "/ready") != 200:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"the engine {self.name} is not ready after {START_SECONDS} s")
+            if time.monotonic() > deadline or has_ended(self.pid):
+                raise SystemExit(f"the engine {self.name} is not ready; the end of its log:\n{tail(self.log)}")
             time.sleep(0.5)
 
 
@@ -110,6 +112,19 @@ def get(port: int, path: str) -> int:
         return 0
     finally:
         connection.close()
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child of ours is there no more, or only its exit code is."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
 
 
 @dataclass(frozen=True)
@@ -186,11 +201,16 @@ def ratio(pairs: Sequence[tuple[Round, Round]], value: Callable[[Round], float])
 def start_bare(library: Path, folder: Path) -> tuple[Engine, subprocess.Popen[bytes]]:
     """The engine alone. Of this project it has the platform plugin, without which no CPU is served, and no other."""
     port = free_port()
-    env = {**os.environ, **ENV, "PYTHONPATH": f"{library / 'lib'}:{ENGINE}", "SGLANG_PLUGINS": "none"}
+    entry_points = next((library / "lib").glob("*.dist-info/entry_points.txt"))
+    groups = entry_points.read_text().split("\n\n")
+    entry_points.write_text(
+        "\n\n".join(group for group in groups if group.strip().startswith("[sglang.srt.platforms]"))
+    )
+    env = {**os.environ, **ENV, "PYTHONPATH": f"{library / 'lib'}:{ENGINE}"}
     command = [PYTHON, "-m", "sglang.launch_server", *ARGS, "--port", str(port)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-    return Engine("bare", process.pid, port, [port]), process
+    return Engine("bare", process.pid, port, folder / "log", [port]), process
 
 
 def start_below(library: Path, folder: Path) -> tuple[Engine, Container]:
@@ -204,9 +224,9 @@ def start_below(library: Path, folder: Path) -> tuple[Engine, Container]:
         program=[PYTHON, str(library / "start.py")],
         env={"PYTHONPATH": str(ENGINE), **ENV},
     )
-    return Engine(
-        "runtime", container.process.pid, container.engine_port, [container.engine_port, container.port]
-    ), container
+    scraped = [container.engine_port, container.port]
+    engine = Engine("runtime", container.process.pid, container.engine_port, container.log_path, scraped)
+    return engine, container
 
 
 def say(text: str) -> None:
@@ -216,16 +236,18 @@ def say(text: str) -> None:
 def measure(pairs: int, requests: int, streams: int, tokens: int) -> None:
     """Runs everything and prints the table."""
     with tempfile.TemporaryDirectory() as scratch:
-        folders = [Path(scratch) / name for name in ("library", "bare", "below")]
-        for folder in folders:
+        folders = {name: Path(scratch) / name for name in ("bare", "below", "bare-library", "library")}
+        for folder in folders.values():
             folder.mkdir()
-        install(folders[0])
-        bare, process = start_bare(folders[0], folders[1])
-        say("starting the bare engine")
-        bare.wait_until_ready()
-        bare.stop()
-        below, container = start_below(folders[0], folders[2])
+        for name in ("bare-library", "library"):
+            install(folders[name])
+        bare, process = start_bare(folders["bare-library"], folders["bare"])
+        container: Container | None = None
         try:
+            say("starting the bare engine")
+            bare.wait_until_ready()
+            bare.stop()
+            below, container = start_below(folders["library"], folders["below"])
             say("starting the engine below the runtime")
             container.wait_ready(START_SECONDS)
             below.stop()
@@ -240,11 +262,12 @@ def measure(pairs: int, requests: int, streams: int, tokens: int) -> None:
                 )
             table(found, memory_mib(below.pid), requests, streams)
         finally:
-            for engine in (below, bare):
-                engine.go_on()
-            container.end()
+            if container is not None:
+                below.go_on()
+                container.end()
             for pid in reversed(bare.everything()):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
 
 
