@@ -59,7 +59,16 @@ def bench(options: argparse.Namespace) -> int:
                     targets, notes = [*targets, other], [*notes, *more]
                 results.append(_measure(options, connection, subject, load, targets, None, notes, records))
             for change in changes:
-                results.append(_measure(options, connection, subject, load, [], change, notes, records))
+                try:
+                    results.append(_measure(options, connection, subject, load, [], change, notes, records))
+                except ClusterError as error:
+                    # One twin that cannot run does not take the others with it.
+                    if len(changes) == 1:
+                        raise
+                    print(f"note: {change.label}: {error}", file=sys.stderr)
+                    passed.append(f"{change.label}: {error}")
+            if not results:
+                raise ClusterError("no twin could be measured")
             if why := remember(connection, subject, results[0]):
                 print(f"note: {why}", file=sys.stderr)
     except InvalidInput as error:
