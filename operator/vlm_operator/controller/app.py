@@ -96,7 +96,7 @@ class Cluster:
     def _add_all(self) -> None:
         if self._queue is not None:
             for key in self.cache.services():
-                self._queue.add(key, NODE_DEBOUNCE_SECONDS)
+                self._queue.add(key, NODE_DEBOUNCE_SECONDS, routine=True)
 
 
 class LeaseLost(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class _State:
     """When the first event came that no finished work covers yet; None: nothing but a timer asks for work."""
     covers: float | None = None
     """``told_at`` of what is worked on now."""
+    routine: bool = False
+    """Queued for no reason of its own, so that what somebody waits for goes first."""
     causes: set[Cause] = field(default_factory=set)
     """News that came while it was worked on."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
@@ -50,15 +53,20 @@ class WorkQueue:
 
     def __init__(self, jitter: Callable[[], float] = random.random) -> None:
         self._states: dict[Key, _State] = {}
-        self._ready: asyncio.Queue[Key] = asyncio.Queue()
+        self._ready: asyncio.PriorityQueue[tuple[bool, int, Key]] = asyncio.PriorityQueue()
+        """Keys that are due: what somebody waits for before routine, else in the order in which they came."""
+        self._numbers = itertools.count()
         self._jitter = jitter
 
     def __len__(self) -> int:
         """Keys that are due now and wait for a worker."""
         return self._ready.qsize()
 
-    def add(self, key: Key, after_seconds: float = 0.0, cause: Cause = NO_CAUSE) -> None:
-        """An event queues a key, or brings it forward. While it is worked on it is queued for afterwards."""
+    def add(self, key: Key, after_seconds: float = 0.0, cause: Cause = NO_CAUSE, *, routine: bool = False) -> None:
+        """An event queues a key, or brings it forward. While it is worked on it is queued for afterwards.
+
+        ``routine``: the event is about all keys, such as one of a node, and is not to hold up what is about one.
+        """
         state = self._states.setdefault(key, _State())
         if state.working and cause != NO_CAUSE:
             # It may be the echo of a write by the very work that is going on: that shows when it is done.
@@ -66,20 +74,20 @@ class WorkQueue:
             return
         if state.told_at is None:
             state.told_at = asyncio.get_running_loop().time()
-        self._queue(key, state, after_seconds)
+        self._queue(key, state, after_seconds, routine=routine)
 
-    def _queue(self, key: Key, state: _State, after_seconds: float) -> None:
+    def _queue(self, key: Key, state: _State, after_seconds: float, *, routine: bool) -> None:
         due = asyncio.get_running_loop().time() + after_seconds
-        if state.due is not None and state.due <= due:
+        if state.due is not None and state.due <= due and (routine or not state.routine):
             return
-        state.due = due
+        state.due, state.routine = due if state.due is None else min(due, state.due), routine
         if not state.working:
             self._schedule(key, state)
 
     async def take(self) -> Key:
         """Waits for a key that is due. ``done``, ``retry`` or ``forget`` must follow."""
         while True:
-            key = await self._ready.get()
+            _, _, key = await self._ready.get()
             state = self._states.get(key)
             if state is None or state.due is None or state.working:
                 continue
@@ -101,11 +109,12 @@ class WorkQueue:
         state.working, state.failures = False, 0
         news, state.causes = state.causes, set()
         if not all(wrote(cause) for cause in news):
+            state.due = None
             self.add(key)
         elif state.due is not None:
             self._schedule(key, state)
         if again_after_seconds is not None:
-            self._queue(key, state, again_after_seconds * (0.9 + 0.2 * self._jitter()))
+            self._queue(key, state, again_after_seconds * (0.9 + 0.2 * self._jitter()), routine=True)
         return None if covered is None else asyncio.get_running_loop().time() - covered
 
     def retry(self, key: Key) -> float:
@@ -118,7 +127,7 @@ class WorkQueue:
         state.failures, state.due = min(state.failures + 1, 16), None
         if state.covers is not None:
             state.told_at, state.covers = state.covers, None
-        self._queue(key, state, delay)
+        self._queue(key, state, delay, routine=False)
         return delay
 
     def forget(self, key: Key) -> None:
@@ -138,6 +147,10 @@ class WorkQueue:
         loop = asyncio.get_running_loop()
         assert state.due is not None
         if state.due <= loop.time():
-            self._ready.put_nowait(key)
+            self._put(key)
         else:
-            state.timer = loop.call_at(state.due, self._ready.put_nowait, key)
+            state.timer = loop.call_at(state.due, self._put, key)
+
+    def _put(self, key: Key) -> None:
+        if (state := self._states.get(key)) is not None:
+            self._ready.put_nowait((state.routine, next(self._numbers), key))

@@ -193,3 +193,28 @@ def test_what_came_while_the_last_look_at_a_gone_service_was_going_on_is_looked_
         return len(queue)
 
     assert asyncio.run(scenario()) == 1
+
+
+def test_what_somebody_waits_for_goes_before_what_concerns_all():
+    async def scenario(queue: WorkQueue) -> None:
+        others = [Key("default", f"other-{n}") for n in range(5)]
+        for key in (*others, A):
+            queue.add(key, routine=True)
+        queue.add(B)
+        queue.add(A)
+        assert [await queue.take() for _ in range(7)] == [B, A, *others]
+        assert await nothing_comes(queue)
+
+    queued(scenario)
+
+
+def test_news_that_came_beside_a_routine_is_not_lost():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A)
+        await queue.take()
+        queue.add(A, routine=True)
+        queue.add(A, cause=Cause("u", "1"))
+        queue.done(A, 600)
+        assert await queue.take() == A
+
+    queued(scenario)
