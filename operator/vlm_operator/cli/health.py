@@ -12,7 +12,7 @@ from rich.text import Text
 from vlm_api.names import MAIN_CONTAINER
 from vlm_api.plan import Finding
 from vlm_api.reasons import Conditions
-from vlm_api.status import Condition, ConditionStatus, VLMService, VLMServiceStatus
+from vlm_api.status import Benchmark, Condition, ConditionStatus, VLMService, VLMServiceStatus
 from vlm_operator.cli.console import INDENT, columns, heading, pairs
 from vlm_operator.cli.start import print_startup
 from vlm_operator.cli.table import print_findings
@@ -33,7 +33,7 @@ def print_status(
             "The operator has not looked at it yet. Next: see whether the operator runs (kubectl get pods -A)."
         )
         return
-    _print_header(console, service, status)
+    _print_header(console, service, status, now)
     if status.startup is not None:
         print_startup(console, status.startup, pods, now)
     if status.conditions:
@@ -78,7 +78,7 @@ def _style(condition: Condition) -> str:
     return {ConditionStatus.TRUE: "green", ConditionStatus.FALSE: "bold red"}.get(condition.status, "yellow")
 
 
-def _print_header(console: Console, service: VLMService, status: VLMServiceStatus) -> None:
+def _print_header(console: Console, service: VLMService, status: VLMServiceStatus, now: datetime) -> None:
     wanted = service.spec.replicas if service.spec.replicas is not None else 1
     if service.spec.scaling is not None:
         wanted_text = f"{service.spec.scaling.min_replicas} to {service.spec.scaling.max_replicas} wanted"
@@ -90,10 +90,22 @@ def _print_header(console: Console, service: VLMService, status: VLMServiceStatu
         rows.append(("Plan", status.plan.hash))
     if status.url:
         rows.append(("URL", status.url))
+    if status.benchmark is not None:
+        rows.append(("Measured", _measured(status.benchmark, status.plan.hash if status.plan else "", now)))
     generation = service.metadata.get("generation")
     if status.observed_generation is not None and generation and generation > status.observed_generation:
         rows.append(("Note", "the spec has changed since: the operator has not looked at the change yet"))
     console.print(pairs([*rows]))
+
+
+def _measured(found: Benchmark, plan_hash: str, now: datetime) -> str:
+    """What a benchmark said last, and whether that was of the plan in force."""
+    first = found.ttft_p50_milliseconds
+    wait = f", first token after {first:,.0f} ms" if first is not None else ""
+    failed = f", {found.failures} of {found.requests} requests failed" if found.failures else ""
+    of = "" if found.plan_hash == plan_hash else f", with the plan {found.plan_hash}"
+    rate = f"{found.requests_per_second:,.2f} requests/s at {found.concurrency} at once"
+    return f"{rate}{wait}{failed}, {age(found.time, now)} ago{of}"
 
 
 def _of_traffic(status: VLMServiceStatus) -> list[Finding]:
