@@ -39,6 +39,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         self._answer(200, {})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
