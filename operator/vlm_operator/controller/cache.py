@@ -7,6 +7,7 @@ what is wanted, and the event that is still on its way brings the service back.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import zlib
 from collections import OrderedDict
@@ -92,7 +93,8 @@ class Store:
         metadata = found["metadata"]
         mine = self._kind is kinds.VLM_SERVICE
         name = metadata["name"] if mine else (metadata.get("labels") or {}).get(LABEL_SERVICE)
-        return Key(str(metadata["namespace"]), str(name)) if name else None
+        # Interned: the same words are keys of many stores.
+        return Key(sys.intern(str(metadata["namespace"])), sys.intern(str(name))) if name else None
 
     def _put(self, key: Key, name: str, found: Json, *, overrule: bool) -> bool:
         metadata = found["metadata"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -23,6 +24,10 @@ REASONS: Final = frozenset(
         "NoAnswer", "Bug",
     }
 )  # fmt: skip
+
+
+_State = tuple[str, str, str]
+"""A condition's type, status and reason."""
 
 
 class Metrics:
@@ -60,7 +65,7 @@ class Metrics:
             registry=registry,
         )
         self.leader = Gauge("vlm_operator_leader", "1 while this operator is the one that works.", registry=registry)
-        self._conditions: dict[Key, Sequence[Condition]] = {}
+        self._conditions: dict[Key, tuple[_State, ...]] = {}
         registry.register(_Services(lambda: list(self._conditions.values())))
 
     def failed(self, reason: str) -> None:
@@ -80,7 +85,10 @@ class Metrics:
 
     def see(self, key: Key, conditions: Sequence[Condition]) -> None:
         """Notes the conditions of a service."""
-        self._conditions[key] = conditions
+        # Few different texts, kept once each: there may be thousands of services.
+        self._conditions[key] = tuple(
+            (sys.intern(c.type), sys.intern(c.status.value), sys.intern(c.reason)) for c in conditions
+        )
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
@@ -90,7 +98,7 @@ class Metrics:
 class _Services(Collector):
     """Services by condition, counted when asked, so that a state that nobody is in any more is not shown."""
 
-    def __init__(self, conditions: Callable[[], Iterable[Sequence[Condition]]]) -> None:
+    def __init__(self, conditions: Callable[[], Iterable[Sequence[_State]]]) -> None:
         self._conditions = conditions
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -99,7 +107,7 @@ class _Services(Collector):
             "VLMServices by condition, its status and its reason.",
             labels=["condition", "status", "reason"],
         )
-        states = ((c.type, c.status.value, c.reason) for service in self._conditions() for c in service)
+        states = (state for service in self._conditions() for state in service)
         for state, number in sorted(Tally(states).items()):
             family.add_metric(list(state), number)
         yield family

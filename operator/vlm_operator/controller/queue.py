@@ -31,7 +31,7 @@ class Cause(NamedTuple):
 NO_CAUSE: Final = Cause("", "")
 
 
-@dataclass
+@dataclass(slots=True)
 class _State:
     due: float | None = None
     """When to work on it, by the loop's clock; None: not queued."""
@@ -43,7 +43,7 @@ class _State:
     """``told_at`` of what is worked on now."""
     routine: bool = False
     """Queued for no reason of its own, so that what somebody waits for goes first."""
-    causes: set[Cause] = field(default_factory=set)
+    causes: tuple[Cause, ...] = ()
     """News that came while it was worked on."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
 
@@ -70,7 +70,7 @@ class WorkQueue:
         state = self._states.setdefault(key, _State())
         if state.working and cause != NO_CAUSE:
             # It may be the echo of a write by the very work that is going on: that shows when it is done.
-            state.causes.add(cause)
+            state.causes += (cause,)
             return
         if state.told_at is None:
             state.told_at = asyncio.get_running_loop().time()
@@ -107,7 +107,7 @@ class WorkQueue:
         state = self._states[key]
         covered, state.covers = state.covers, None
         state.working, state.failures = False, 0
-        news, state.causes = state.causes, set()
+        news, state.causes = state.causes, ()
         if not all(wrote(cause) for cause in news):
             state.due = None
             self.add(key)
@@ -122,7 +122,7 @@ class WorkQueue:
         state = self._states[key]
         delay = min(FIRST_BACKOFF_SECONDS * 2.0**state.failures, LAST_BACKOFF_SECONDS) * (0.9 + 0.2 * self._jitter())
         state.working = False
-        state.causes.clear()
+        state.causes = ()
         # What came in meanwhile waits as well: it would most likely fail the same way.
         state.failures, state.due = min(state.failures + 1, 16), None
         if state.covers is not None:
