@@ -55,8 +55,15 @@ class Api:
         if connection is None:
             connection = self._own.connection = self.connect()
         headers = {"Content-Type": kind, "Accept": "application/json"}
-        connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = connection.getresponse()
+        text = None if body is None else json.dumps(body)
+        try:
+            connection.request(method, path, text, headers)
+            answer = connection.getresponse()
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            # The server has closed a connection that nobody used for a while.
+            connection.close()
+            connection.request(method, path, text, headers)
+            answer = connection.getresponse()
         data = answer.read()
         if answer.status >= 300:
             raise OSError(f"{method} {path}: {answer.status} {data[:500]!r}")
@@ -154,13 +161,21 @@ class Arrivals:
             connection.sock.settimeout(None)
             began.set()
             rest = b""
-            while not self._stop and (part := answer.read1(1 << 16)):
+            while not self._stop and (part := _more(answer)):
                 *lines, rest = (rest + part).split(b"\n")
                 for event in map(json.loads, lines):
                     metadata = event["object"]["metadata"]
                     version = metadata["resourceVersion"]
                     self.seen.setdefault(f"{plural}/{metadata['name']}", []).append((time.monotonic(), event["type"]))
                     self.touched.add(metadata["name"])
+
+
+def _more(answer: http.client.HTTPResponse) -> bytes:
+    """What has come of a watch; nothing where the server has ended it or is gone."""
+    try:
+        return answer.read1(1 << 16)
+    except (http.client.HTTPException, OSError):
+        return b""
 
 
 def service(name: str, **workload: Any) -> dict[str, Any]:

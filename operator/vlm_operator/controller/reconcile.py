@@ -52,6 +52,7 @@ RESYNC_SECONDS: Final = 600.0
 MISSING_KIND_SECONDS: Final = 30.0
 # Nothing tells how long an image is being pulled but its age.
 PULLING_SECONDS: Final = 15.0
+TIDY_SECONDS: Final = 0.5
 # A Job that ends wakes us; one that never starts does not.
 INSPECTING_SECONDS: Final = 10.0
 
@@ -98,7 +99,7 @@ class Reconciler:
             return Outcome(None)
         uid = raw["metadata"]["uid"]
         owned = [o for o in self.cache.of(key, (*kinds.OWNED, *kinds.OWNED_OPTIONAL)) if is_owned(o, uid)]
-        pods = self._pods(key)
+        pods, jobs = self._pods(key), self._jobs(raw)
         try:
             service = parse(raw)
             seen = self._make_so(service, raw, owned, pods)
@@ -130,6 +131,9 @@ class Reconciler:
             again = INSPECTING_SECONDS
         elif seen.inspection is not None and seen.inspection.failure is not None:
             again = min(again, RETRY_SECONDS)
+        if jobs and seen.inspecting is None:
+            # They are removed once the status has what they said, and the status is written now.
+            again = TIDY_SECONDS
         if seen.problem is not None or (seen.plan is not None and seen.plan.errors):
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status.conditions)
