@@ -17,7 +17,7 @@ BUDGET_SECONDS = {
     "demo": 10,
     "monitoring": 120,
     "chart": 150,
-    "apiserver": 240,
+    "apiserver": 420,
     "conformance": 300,
     "engine": 420,
     "cluster": 30,
