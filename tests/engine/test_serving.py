@@ -225,7 +225,7 @@ def test_a_file_of_the_pod_is_no_image(serving: Container, url: str) -> None:
 
 def test_an_image_s_url_does_not_make_the_engine_control_itself(serving: Container) -> None:
     status, _ = ask_about(serving, f"http://127.0.0.1:{serving.engine_port}/flush_cache")
-    assert status == 400
+    assert status >= 400
     assert '"GET /flush_cache HTTP/1.1" 403' in serving.log()
     assert '"GET /flush_cache HTTP/1.1" 200' not in serving.log()
 
