@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 from vlm_api.names import GROUP, KIND, PLURAL
-from vlm_operator.controller.cache import Cache
+from vlm_operator.controller.choosing import Chooser
 from vlm_operator.controller.health import Health, serve
 from vlm_operator.controller.inspecting import Inspector
-from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.metrics import Metrics
-from vlm_operator.controller.queue import Cause, Key, WorkQueue
+from vlm_operator.controller.queue import WorkQueue
 from vlm_operator.controller.reconcile import Reconciler
 from vlm_operator.controller.reports import Reports
 from vlm_operator.controller.usage import Usage
-from vlm_operator.controller.watch import Watches, WatchFailed
+from vlm_operator.controller.watch import Cluster, WatchFailed
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.client import ApiError, Client, configure
@@ -39,8 +37,6 @@ log = logging.getLogger(__name__)
 WORKERS: Final = 4
 LEASE_NAME: Final = "vlm-operator"
 HEARTBEAT_SECONDS: Final = 1.0
-# Nodes come and go in crowds.
-NODE_DEBOUNCE_SECONDS: Final = 0.1
 # What is under way when the operator is told to stop has this long to come to an end.
 ENDING_SECONDS: Final = 5.0
 
@@ -62,41 +58,6 @@ class Options:
     """Where the lease is."""
     pod_name: str = ""
     """This operator's own name, for the lease and events; default: the host's."""
-
-
-class Cluster:
-    """What is known of the cluster by watching it, and who is told when it changes."""
-
-    def __init__(self, client: Client, namespaces: Sequence[str], loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._queue: WorkQueue | None = None
-        self.cache, self.inventory = Cache(self._wake), Inventory()
-        self.watches = Watches(client, self.cache, self.inventory, namespaces, self._wake_all)
-
-    def wakes(self, queue: WorkQueue) -> None:
-        """From now on changes put services into this queue; at first all of them. Only from inside the loop."""
-        self._queue = queue
-        self._add_all()
-
-    def _wake(self, key: Key, cause: Cause) -> None:
-        self._soon(self._add, key, cause)
-
-    def _wake_all(self) -> None:
-        self._soon(self._add_all)
-
-    def _soon(self, call: Callable[..., None], *of: tuple[str, str]) -> None:
-        # News may still come while the operator ends.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call, *of)
-
-    def _add(self, key: Key, cause: Cause) -> None:
-        if self._queue is not None:
-            self._queue.add(key, cause=cause)
-
-    def _add_all(self) -> None:
-        if self._queue is not None:
-            for key in self.cache.services():
-                self._queue.add(key, NODE_DEBOUNCE_SECONDS, routine=True)
 
 
 class LeaseLost(Exception):
@@ -198,19 +159,24 @@ class App:
         self._metrics.leader.set(1)
         queue, cache = WorkQueue(), cluster.cache
         self._metrics.watch_queue(queue.__len__)
-        reconciler = Reconciler(
+        chooser = Chooser(
             client=client,
-            cache=cache,
-            applier=Applier(client, cache.put),
-            recorder=Recorder(client, self._identity),
-            status=StatusWriter(client, cache.put),
             inventory=cluster.inventory,
             usage=Usage(client, self._options.namespaces),
             inspector=Inspector(client, self._options.runtime_image, cache.put),
             runtime_image=self._options.runtime_image,
             families=self._options.families,
             site=self._options.site,
+        )
+        reconciler = Reconciler(
+            cache=cache,
+            chooser=chooser,
+            applier=Applier(client, cache.put),
+            recorder=Recorder(client, self._identity),
+            status=StatusWriter(client, cache.put),
+            inventory=cluster.inventory,
             reports=Reports(),
+            site=self._options.site,
         )
         cluster.wakes(queue)
         tasks = [

@@ -8,20 +8,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Final
 
-from vlm_api.model import Inspection
 from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN
 from vlm_api.status import Condition, VLMService, VLMServiceStatus
 from vlm_operator import render
 from vlm_operator.controller import reasons
 from vlm_operator.controller.cache import Cache
+from vlm_operator.controller.choosing import Chooser, Pods
 from vlm_operator.controller.conclude import conclude, told
 from vlm_operator.controller.drift import DEBOUNCE_SECONDS, Drifts, difference, told_before
-from vlm_operator.controller.inspecting import RETRY_SECONDS, Inspector, Waiting, inspected, worth_another_try
+from vlm_operator.controller.inspecting import RETRY_SECONDS
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.live import (
     parse,
     parse_status,
-    previous_plan,
     recorded_inspection,
     unreadable,
     workload_of,
@@ -31,17 +30,14 @@ from vlm_operator.controller.pods import PodView, view
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.reports import STARTING_SECONDS, Reports
 from vlm_operator.controller.scaling import autoscaler_of, keep_count
-from vlm_operator.controller.usage import Usage
 from vlm_operator.errors import InvalidInput
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import Applied, Applier
-from vlm_operator.kube.client import ApiError, Client, Json
+from vlm_operator.kube.client import ApiError, Json
 from vlm_operator.kube.events import Recorder
 from vlm_operator.kube.ownership import is_owned, owner_reference
 from vlm_operator.kube.revisions import revision, surplus
 from vlm_operator.kube.status import StatusWriter
-from vlm_operator.planning import Cluster, StoredPlan, make_plan, seal, stays
-from vlm_operator.profiles import Family
 from vlm_operator.render.names import INSPECT
 
 log = logging.getLogger(__name__)
@@ -65,28 +61,16 @@ class Outcome:
     conditions: Sequence[Condition] = ()
 
 
-@dataclass(frozen=True)
-class Pods:
-    """The pods of one service: its engines', and those that read its model's files."""
-
-    engines: list[PodView]
-    inspecting: list[Json]
-
-
 @dataclass
 class Reconciler:
     """What a reconcile works with. Its parts may be used by several threads, each for another service."""
 
-    client: Client
     cache: Cache
+    chooser: Chooser
     applier: Applier
     recorder: Recorder
     status: StatusWriter
     inventory: Inventory
-    usage: Usage
-    inspector: Inspector
-    runtime_image: str
-    families: Sequence[Family]
     reports: Reports
     site: render.Site = render.USUAL_SITE
     drifts: Drifts = field(default_factory=Drifts)
@@ -98,11 +82,12 @@ class Reconciler:
         if raw is None or raw["metadata"].get("deletionTimestamp"):
             return Outcome(None)
         uid = raw["metadata"]["uid"]
-        owned = [o for o in self.cache.of(key, (*kinds.OWNED, *kinds.OWNED_OPTIONAL)) if is_owned(o, uid)]
+        labelled = list(self.cache.of(key, (*kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.REVISION)))
+        owned = _owned(labelled, uid)
         pods, jobs = self._pods(key), self._jobs(raw)
         try:
             service = parse(raw)
-            seen = self._make_so(service, raw, owned, pods)
+            seen = self._make_so(service, raw, labelled, jobs, pods)
         except InvalidInput as error:
             service = unreadable(raw)
             seen = Observed(invalid=error, inspection=recorded_inspection(raw), replicas=replicas(workload_of(owned)))
@@ -138,22 +123,20 @@ class Reconciler:
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status.conditions)
 
-    def _make_so(self, service: VLMService, raw: Json, owned: list[Json], pods: Pods) -> Observed:
+    def _make_so(self, service: VLMService, raw: Json, labelled: list[Json], jobs: list[Json], pods: Pods) -> Observed:
         """Plans and applies. Raises InvalidInput as ``make_plan`` does."""
-        stored, seen = self._choose(service, raw, owned, pods)
+        uid = raw["metadata"]["uid"]
+        owned = _owned(labelled, uid)
+        stored, seen = self.chooser.choose(service, raw, owned, jobs, pods)
         if seen.inspecting is not None and not any(o["kind"] == kinds.NETWORK_POLICY.kind for o in owned):
             # The Job's pod needs its way out where a namespace closes all of them.
-            self.applier.apply(
-                render.policy_before_plan(service, owner_reference(raw), self.site), owned, raw["metadata"]["uid"]
-            )
+            self.applier.apply(render.policy_before_plan(service, owner_reference(raw), self.site), labelled, uid)
         if stored is None or stored.plan.errors:
             return replace(seen, replicas=replicas(workload_of(owned)))
         manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw), self.site)
         manifests = keep_count(manifests, owned, service)
         try:
-            uid = raw["metadata"]["uid"]
-            labelled = list(self.cache.of(_key(raw), (*kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.REVISION)))
-            history = [r for r in self.cache.of(_key(raw), [kinds.REVISION]) if is_owned(r, uid)]
+            history = [o for o in labelled if is_owned(o, uid) and o["kind"] == kinds.REVISION.kind]
             present = revision(raw, stored.plan.spec_digest, stored.plan.hash, history, owner_reference(raw))
             done = self.applier.apply([*manifests, present], labelled, uid)
             if not done.taken:
@@ -167,69 +150,6 @@ class Reconciler:
         self._tell_done(raw, done)
         now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
         return replace(seen, problem=_problem(done), replicas=replicas(workload_of(now, manifests)), workload=True)
-
-    def _choose(
-        self, service: VLMService, raw: Json, owned: list[Json], pods: Pods
-    ) -> tuple[StoredPlan | None, Observed]:
-        """The plan in force, the new one, or none while the model's files are read; and what the status says of it."""
-        previous, recorded, jobs = previous_plan(owned), recorded_inspection(raw), self._jobs(raw)
-        kept = previous if previous is not None and self._stays(previous, service, pods.engines) else None
-        known = self.inspector.known(service, recorded)
-        again = known is not None and known.failure is not None and self._tries_again(raw, pods)
-        if kept is not None and not again:
-            self.inspector.tidy(jobs)
-            return kept, Observed(plan=kept.plan, inspection=recorded)
-        found: Inspection | Waiting
-        if known is not None and not again:
-            self.inspector.tidy(jobs)
-            found = known
-        else:
-            # What is wrong whatever the files say is said at once.
-            draft = self._plan(service, Inspection())
-            if draft.plan.errors:
-                return draft, Observed(plan=draft.plan)
-            found = self.inspector.look(service, raw, jobs, pods.inspecting, self.now())
-        if isinstance(found, Waiting):
-            shown = previous.plan if previous is not None else None
-            return None, Observed(plan=shown, inspecting=found.message, inspection=recorded if again else None)
-        if kept is not None and found.facts is None:
-            return kept, Observed(plan=kept.plan, inspection=found)
-        stored = self._plan(service, found)
-        return stored, Observed(plan=stored.plan, inspection=found)
-
-    def _tries_again(self, raw: Json, pods: Pods) -> bool:
-        return worth_another_try(parse_status(raw), pods.engines, self.now())
-
-    def _stays(self, previous: StoredPlan, service: VLMService, pods: list[PodView]) -> bool:
-        theirs = [p for p in pods if p.plan_hash == previous.plan.hash]
-        here = [p for p in theirs if p.node and not p.deleting]
-        return stays(
-            previous,
-            service.spec,
-            self._cluster(service),
-            scheduled=bool(here),
-            ready=any(p.ready for p in here),
-            mismatch=any(p.mismatch for p in theirs),
-        )
-
-    def _cluster(self, service: VLMService) -> Cluster:
-        resource = service.spec.hardware.resource_name
-        return Cluster(
-            nodes=self.inventory.facts(resource),
-            in_use=self.usage.of(resource, service.namespace, service.name),
-            has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
-            network_policies=self.site.network_policies,
-        )
-
-    def _plan(self, service: VLMService, found: Inspection) -> StoredPlan:
-        plan = make_plan(
-            service,
-            self._cluster(service),
-            runtime_image=self.runtime_image,
-            inspected=inspected(service, found),
-            families=self.families,
-        )
-        return seal(plan, service)
 
     def _jobs(self, raw: Json) -> list[Json]:
         uid = raw["metadata"]["uid"]
@@ -279,6 +199,11 @@ class Reconciler:
             if kind != kinds.LEADER_WORKER_SET.kind:
                 note = f"the cluster does not know {kind}: install its controller, or take it out of the spec"
                 self.recorder.tell(raw, "Warning", reasons.KIND_MISSING, note)
+
+
+def _owned(labelled: list[Json], uid: str) -> list[Json]:
+    """What a service is made of now, without its history."""
+    return [o for o in labelled if is_owned(o, uid) and o["kind"] != kinds.REVISION.kind]
 
 
 def _key(raw: Json) -> Key:

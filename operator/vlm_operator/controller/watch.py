@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from vlm_api.names import LABEL_SERVICE
 from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.inventory import Inventory
+from vlm_operator.controller.queue import Cause, Key, WorkQueue
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, Json
 from vlm_operator.kube.kinds import Kind
@@ -19,6 +21,8 @@ from vlm_operator.kube.reflector import Reflector, Sink
 LABELLED: Final = (
     *kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.JOB, kinds.POD, kinds.REPLICA_SET, kinds.REVISION,
 )  # fmt: skip
+# Nodes come and go in crowds.
+NODE_DEBOUNCE_SECONDS: Final = 0.1
 # After one watch has failed for want of rights: others soon do as well, and whoever mends it wants to know all.
 GATHER_SECONDS: Final = 1.0
 
@@ -104,3 +108,38 @@ class Watches:
     def _fail(self, error: ApiError) -> None:
         with self._lock:
             self._errors.append(error)
+
+
+class Cluster:
+    """What is known of the cluster by watching it, and who is told when it changes."""
+
+    def __init__(self, client: Client, namespaces: Sequence[str], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: WorkQueue | None = None
+        self.cache, self.inventory = Cache(self._wake), Inventory()
+        self.watches = Watches(client, self.cache, self.inventory, namespaces, self._wake_all)
+
+    def wakes(self, queue: WorkQueue) -> None:
+        """From now on changes put services into this queue; at first all of them. Only from inside the loop."""
+        self._queue = queue
+        self._add_all()
+
+    def _wake(self, key: Key, cause: Cause) -> None:
+        self._soon(self._add, key, cause)
+
+    def _wake_all(self) -> None:
+        self._soon(self._add_all)
+
+    def _soon(self, call: Callable[..., None], *of: tuple[str, str]) -> None:
+        # News may still come while the operator ends.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *of)
+
+    def _add(self, key: Key, cause: Cause) -> None:
+        if self._queue is not None:
+            self._queue.add(key, cause=cause)
+
+    def _add_all(self) -> None:
+        if self._queue is not None:
+            for key in self.cache.services():
+                self._queue.add(key, NODE_DEBOUNCE_SECONDS, routine=True)
