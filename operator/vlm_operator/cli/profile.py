@@ -150,8 +150,7 @@ def _traces(
     try:
         return dict(received(run_in(connection.namespace, pod, MAIN_CONTAINER, command, text), progress.say))
     except ApiError as error:
-        # A refused handshake has its code in its words only.
-        hint = ": the command needs the right to create pods/exec" if "403" in error.message else ""
+        hint = ": the command needs the right to create pods/exec" if error.status == 403 else ""
         raise ClusterError(f"{error.message}{hint}") from error
 
 

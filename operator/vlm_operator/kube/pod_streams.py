@@ -61,8 +61,8 @@ def run_in(namespace: str, pod: str, container: str, command: Sequence[str], lin
             stdout=True, stderr=True, stdin=True, tty=False, _preload_content=False,
         )  # fmt: skip
     except kubernetes_client.ApiException as error:
-        said = str(error.reason or error)
-        raise ApiError(error.status or 0, "ExecRefused", f"no command can be run in pod {pod}: {said}") from error
+        code, why = _refusal(str(error.reason))
+        raise ApiError(code, "ExecRefused", f"no command can be run in pod {pod}: {why}") from error
     rest, complaints = "", ""
     try:
         running.write_stdin(f"{line}\n")
@@ -80,6 +80,16 @@ def run_in(namespace: str, pod: str, container: str, command: Sequence[str], lin
             raise ApiError(0, "CommandFailed", f"the command in pod {pod} failed: {why}")
     finally:
         running.close()
+
+
+def _refusal(reason: str) -> tuple[int, str]:
+    """Code and message of a handshake that was refused: the client has the API server's Status behind its own words."""
+    own, _, body = reason.rpartition(" -+-+- ")
+    try:
+        status = json.loads(body)
+        return int(status["code"]), str(status["message"])
+    except (ValueError, KeyError, TypeError):
+        return 0, (own or reason).split(" -+-+- ")[0]
 
 
 def _failure(outcome: str, complaints: str) -> str | None:

@@ -70,3 +70,27 @@ def test_a_command_that_fails_tells_the_last_thing_that_it_said(lines: Any) -> N
 def test_a_connection_that_breaks_off_is_no_success(lines: Any) -> None:
     with pytest.raises(ApiError, match="broke off"):
         lines([(OUTPUT, "half")], [])
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "said"),
+    [
+        (
+            "Handshake status 403 Forbidden -+-+- {'content-length': '9'} -+-+- "
+            '{"kind":"Status","message":"pods \\"p\\" is forbidden","code":403}\n',
+            403,
+            'no command can be run in pod pod: pods "p" is forbidden',
+        ),
+        ("[Errno 111] Connection refused", 0, "no command can be run in pod pod: [Errno 111] Connection refused"),
+    ],
+)
+def test_a_refusal_is_told_in_the_api_servers_words(
+    reason: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise pod_streams.kubernetes_client.ApiException(status=0, reason=reason)
+
+    monkeypatch.setattr(pod_streams.kubernetes_stream, "stream", refuse)
+    with pytest.raises(ApiError) as found:
+        list(run_in("team", "pod", "main", ["true"]))
+    assert (found.value.status, found.value.message) == (code, said)
