@@ -76,8 +76,8 @@ def run_in(namespace: str, pod: str, container: str, command: Sequence[str], lin
             yield from lines
         if rest:
             yield rest
-        if why := _failure(running.read_channel(OUTCOME), complaints):
-            raise ApiError(0, "CommandFailed", f"the command in pod {pod} failed: {why}")
+        if failed := _failure(running.read_channel(OUTCOME), complaints):
+            raise ApiError(0, "CommandFailed", f"the command in pod {pod} failed: {failed}")
     finally:
         running.close()
 
