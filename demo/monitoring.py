@@ -80,7 +80,7 @@ def targets(objects: list[Json]) -> list[Json]:
             "labels": labels_of(pod, container, port, nodes),
         }
         for pod in objects
-        if pod["kind"] == "Pod" and pod["status"].get("podIP")
+        if pod["kind"] == "Pod" and pod["status"].get("podIP") and "deletionTimestamp" not in pod["metadata"]
         for container in pod["spec"]["containers"]
         for port in container.get("ports", [])
     ]
@@ -146,10 +146,7 @@ def scrape_config(monitor: Mapping[str, Any], number: int) -> Json:
         {"source_labels": [f"{pod}_name"], "target_label": "pod"},
         {"source_labels": [f"{pod}_container_name"], "target_label": "container"},
         {"target_label": "endpoint", "replacement": endpoint["port"]},
-        *(
-            {"source_labels": rule["sourceLabels"], "target_label": rule["targetLabel"], "action": rule["action"]}
-            for rule in endpoint.get("relabelings", [])
-        ),
+        *map(relabeling, endpoint.get("relabelings", [])),
     ]
     if not where.get("any"):
         names = "|".join(where["matchNames"])
@@ -159,7 +156,13 @@ def scrape_config(monitor: Mapping[str, Any], number: int) -> Json:
         "metrics_path": endpoint["path"],
         "file_sd_configs": [{"files": ["targets.json"]}],
         "relabel_configs": rules,
+        "metric_relabel_configs": [relabeling(rule) for rule in endpoint.get("metricRelabelings", [])],
     }
+
+
+def relabeling(rule: Mapping[str, Any]) -> Json:
+    """A PodMonitor's relabeling as Prometheus writes it."""
+    return {re.sub(r"[A-Z]", lambda upper: f"_{upper[0].lower()}", name): value for name, value in rule.items()}
 
 
 def meta(label: str) -> str:

@@ -71,13 +71,18 @@ def _lines(name: str, kind: str, number: int) -> Iterator[str]:
         yield f"{name}{{{labels}}} {number if kind == 'counter' else 0.5}"
 
 
+def negotiated(text: str, accept: str) -> str:
+    """The engine's names as its client library writes them: without the colon, unless Prometheus takes any name."""
+    return text.replace("sglang:", "sglang_") if "openmetrics" in accept and "allow-utf-8" not in accept else text
+
+
 @contextmanager
 def served(text: Callable[[], str]) -> Iterator[int]:
     """Serves it on a port of the loopback address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = text().encode()
+            body = negotiated(text(), self.headers.get("Accept", "")).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from chart.rendering import ChartError, Manifest, render_chart
 from monitoring.rendered import EVERYTHING, manifests
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.exposition import choose_encoder
 from unit.render.samples import plan, service
 
 from vlm_operator.render.objects import objects
@@ -17,17 +19,28 @@ def monitor_of_services(rendered: list[Manifest]) -> Manifest:
     return found
 
 
-def test_the_chart_s_and_a_service_s_own_pod_monitor_give_the_same_labels() -> None:
+def test_the_chart_s_and_a_service_s_own_pod_monitor_give_the_same_labels_and_names() -> None:
     (own,) = [
         o for o in objects(plan(), {"spec": {}}, service(metrics={"podMonitor": True})) if o["kind"] == "PodMonitor"
     ]
     of_chart = monitor_of_services(list(manifests()))
 
-    def labels(monitor: Manifest) -> dict[str, list[dict[str, object]]]:
-        return {e["port"]: e["relabelings"] for e in monitor["spec"]["podMetricsEndpoints"]}
+    def named(monitor: Manifest) -> dict[str, tuple[object, object]]:
+        return {e["port"]: (e["relabelings"], e["metricRelabelings"]) for e in monitor["spec"]["podMetricsEndpoints"]}
 
-    assert labels(own) == labels(of_chart)
-    assert labels(own).keys() == {"http", "runtime"}
+    assert named(own) == named(of_chart)
+    assert named(own).keys() == {"http", "runtime"}
+
+
+def test_the_engine_s_client_library_still_changes_names_for_prometheus_2() -> None:
+    # When this no longer holds, the PodMonitors' metricRelabelings are of no use any more.
+    own = CollectorRegistry()
+    Gauge("sglang:num_running_reqs", "As the engine names it.", registry=own)
+    of_2, of_3 = (
+        choose_encoder(f"application/openmetrics-text;version=1.0.0{e}")[0] for e in ("", ";escaping=allow-utf-8")
+    )
+    assert b"\nsglang_num_running_reqs 0.0" in of_2(own)
+    assert b"\nsglang:num_running_reqs 0.0" in of_3(own)
 
 
 def test_the_chart_s_pod_monitor_looks_where_the_operator_serves() -> None:

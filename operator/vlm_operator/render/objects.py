@@ -27,6 +27,17 @@ TARGET_LABELS: Final = [
     }
     for label, target in ((LABEL_SERVICE, "vlmservice"), (LABEL_PLAN, "vlmplan"))
 ]
+# The engine's names begin with "sglang:". Its client library answers with "sglang_" where Prometheus does not say that it
+# takes any name, as Prometheus 2 does not; rules and dashboards know the engine's own.
+METRIC_NAMES: Final = [
+    {
+        "sourceLabels": ["__name__"],
+        "regex": "sglang_(.+)",
+        "targetLabel": "__name__",
+        "replacement": "sglang:$1",
+        "action": "replace",
+    }
+]
 DEFAULT_TARGET_IN_FLIGHT: Final = 32
 MEDIA_DOMAINS: Final = "allowed_media_domains"
 TARGET_SHARE: Final = 0.8
@@ -157,7 +168,13 @@ def _pod_monitor(service: VLMService) -> Manifest:
         "spec": {
             "selector": {"matchLabels": names.selector_labels(service.name)},
             "podMetricsEndpoints": [
-                {"port": port, "path": "/metrics", "relabelings": TARGET_LABELS} for port in (names.HTTP, names.RUNTIME)
+                {
+                    "port": port,
+                    "path": "/metrics",
+                    "relabelings": TARGET_LABELS,
+                    "metricRelabelings": METRIC_NAMES,
+                }
+                for port in (names.HTTP, names.RUNTIME)
             ],
         },
     }
