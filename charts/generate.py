@@ -67,8 +67,8 @@ def panel(entry: Mapping[str, Any]) -> Json:
     what = entry["what"]
     if needs := entry.get("needs"):
         what += f" Needs a {needs}."
-    if entry.get("may_be_empty"):
-        what += " Empty where all is well."
+    if when := entry.get("empty_while"):
+        what += f" Empty while {when}."
     made: Json = {
         "type": kind,
         "title": entry["title"],

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 from demo.screen import DemoError
 
 
-def drawn_png(side: int = 224) -> bytes:
-    """A red disc on blue: side x side pixels of RGB, as PNG."""
+def drawn_png(side: int = 224, shade: int = 0x90) -> bytes:
+    """A red disc on blue of that shade: side x side pixels of RGB, as PNG."""
     rows = bytearray()
     for y in range(side):
         rows.append(0)  # no filter
         for x in range(side):
             inside = (x - side / 2) ** 2 + (y - side / 2) ** 2 < (side / 3) ** 2
-            rows += b"\xd0\x30\x30" if inside else b"\x20\x40\x90"
+            rows += b"\xd0\x30\x30" if inside else bytes((0x20, 0x40, shade))
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -33,8 +33,8 @@ def drawn_png(side: int = 224) -> bytes:
     )
 
 
-def request_body(model: str, question: str, max_tokens: int) -> dict[str, object]:
-    image = "data:image/png;base64," + base64.b64encode(drawn_png()).decode()
+def request_body(model: str, question: str, max_tokens: int, shade: int = 0x90) -> dict[str, object]:
+    image = "data:image/png;base64," + base64.b64encode(drawn_png(shade=shade)).decode()
     content = [{"type": "image_url", "image_url": {"url": image}}, {"type": "text", "text": question}]
     messages = [{"role": "user", "content": content}]
     return {"model": model, "messages": messages, "max_tokens": max_tokens, "stream": True}
@@ -50,7 +50,14 @@ class Answer:
 
 
 def ask(
-    url: str, model: str, question: str, show: Callable[[str], None], *, max_tokens: int = 48, api_key: str = ""
+    url: str,
+    model: str,
+    question: str,
+    show: Callable[[str], None],
+    *,
+    max_tokens: int = 48,
+    api_key: str = "",
+    shade: int = 0x90,
 ) -> Answer:
     """Asks `url` (such as http://10.96.3.4:8000/v1) and shows each piece of text as it arrives.
 
@@ -58,7 +65,7 @@ def ask(
     """
     target = urlsplit(url)
     connection = http.client.HTTPConnection(target.hostname or "", target.port or 80, timeout=120)
-    body = json.dumps(request_body(model, question, max_tokens))
+    body = json.dumps(request_body(model, question, max_tokens, shade))
     begun = time.monotonic()
     first, chunks = None, 0
     try:
