@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from importlib.metadata import version
 
 from vlm_operator.controller.app import App, LeaseLost, Options
-from vlm_operator.controller.watch import WatchFailed
+from vlm_operator.controller.services import WatchFailed
 from vlm_operator.errors import InvalidInput
 from vlm_operator.families import families
 from vlm_operator.kube.client import ApiError
@@ -144,6 +144,8 @@ def _log_to_stderr(level: str, style: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_JsonFormatter() if style == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # kopf tells of every event at the level info, and its notes on a restricted mode are our wish.
+    logging.getLogger("kopf").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 

@@ -21,8 +21,9 @@ from vlm_operator.controller.metrics import Metrics
 from vlm_operator.controller.queue import WorkQueue
 from vlm_operator.controller.reconcile import Reconciler
 from vlm_operator.controller.reports import Reports
+from vlm_operator.controller.services import WatchFailed
 from vlm_operator.controller.usage import Usage
-from vlm_operator.controller.watch import Cluster, WatchFailed
+from vlm_operator.controller.watch import Cluster
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.client import ApiError, Client, configure
@@ -84,16 +85,18 @@ class App:
         try:
             configure()
             client = Client(self._metrics.asked)
-            cluster = await self._watch(client)
+            cluster, services = await self._watch(client)
             if not self._options.leader_election:
-                await self._work(client, cluster)
+                await self._work(client, cluster, services)
                 return
             lock = LeaseLock(client, self._options.own_namespace, LEASE_NAME, self._identity)
             if await self._acquire(lock):
                 try:
-                    await self._work(client, cluster, lock)
+                    await self._work(client, cluster, services, lock)
                 finally:
                     await asyncio.to_thread(lock.release)
+            else:
+                await services
         finally:
             heart.cancel()
             server.shutdown()
@@ -131,18 +134,28 @@ class App:
             except (ApiError, TimeoutError, asyncio.TimeoutError) as error:
                 log.warning("the lease was not renewed: %s", error or "no answer in time")
 
-    async def _watch(self, client: Client) -> Cluster:
+    async def _watch(self, client: Client) -> tuple[Cluster, asyncio.Task[None]]:
         """Reads the cluster. A standby does as well, so that it can go on at once. Raises WatchFailed."""
         if not await self._knows_services(client):
             raise WatchFailed(f"the cluster does not know {KIND}: install the CRD {PLURAL}.{GROUP}")
         cluster = Cluster(client, self._options.namespaces, asyncio.get_running_loop())
         cluster.watches.start()
-        reading, stopping = asyncio.create_task(cluster.watches.synced()), asyncio.create_task(self._stop.wait())
-        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if reading.done():
+        services = asyncio.create_task(cluster.services.run(self._stop), name="services")
+        reading = asyncio.create_task(self._read(cluster), name="reading")
+        await asyncio.wait((reading, services), return_when=asyncio.FIRST_COMPLETED)
+        if services.done():
+            reading.cancel()
+            services.result()
+        else:
             reading.result()
-        return cluster
+        return cluster, services
+
+    async def _read(self, cluster: Cluster) -> None:
+        await cluster.services.started.wait()
+        # kopf has put its own handlers in their place, which would end its watch and leave the rest running.
+        self._stop_on_signals()
+        await cluster.watches.synced()
+        await cluster.services.synced()
 
     async def _knows_services(self, client: Client) -> bool:
         """Whether the CRD is there. Waits for an API server that is away, as it is while a cluster starts."""
@@ -155,7 +168,9 @@ class App:
                 log.warning("%s (trying again)", error.message)
             await self._sleep(RETRY_SECONDS)
 
-    async def _work(self, client: Client, cluster: Cluster, lock: LeaseLock | None = None) -> None:
+    async def _work(
+        self, client: Client, cluster: Cluster, services: asyncio.Task[None], lock: LeaseLock | None = None
+    ) -> None:
         self._metrics.leader.set(1)
         queue, cache = WorkQueue(), cluster.cache
         self._metrics.watch_queue(queue.__len__)
@@ -181,6 +196,7 @@ class App:
         cluster.wakes(queue)
         tasks = [
             asyncio.create_task(self._stop.wait(), name="stop"),
+            services,
             *(
                 asyncio.create_task(self._reconcile_forever(reconciler, queue), name=f"worker-{n}")
                 for n in range(WORKERS)

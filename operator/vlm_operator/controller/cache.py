@@ -89,6 +89,11 @@ class Store:
         with self._lock:
             return sorted(self._found)
 
+    def identities(self) -> list[tuple[Key, str, str]]:
+        """Service, name and uid of all objects."""
+        with self._lock:
+            return [(key, name, entry.uid) for key, some in self._found.items() for name, entry in some.items()]
+
     def _key(self, found: Json) -> Key | None:
         metadata = found["metadata"]
         mine = self._kind is kinds.VLM_SERVICE

@@ -1,4 +1,4 @@
-"""What is watched: everything that a service depends on. An event only puts the service's key into the queue."""
+"""What is watched beside the services themselves: all that they depend on. An event only wakes the service."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vlm_api.names import LABEL_SERVICE
 from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.queue import Cause, Key, WorkQueue
+from vlm_operator.controller.services import Services, WatchFailed
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, Json
 from vlm_operator.kube.kinds import Kind
@@ -25,10 +26,6 @@ LABELLED: Final = (
 NODE_DEBOUNCE_SECONDS: Final = 0.1
 # After one watch has failed for want of rights: others soon do as well, and whoever mends it wants to know all.
 GATHER_SECONDS: Final = 1.0
-
-
-class WatchFailed(Exception):
-    """A watch cannot begin, such as for want of rights."""
 
 
 class _Nodes:
@@ -79,7 +76,6 @@ class Watches:
         self._reflectors = [reflector(kinds.NODE, nodes), reflector(kinds.RESOURCE_SLICE, slices)]
         everywhere: list[str | None] = [None]
         for namespace in namespaces or everywhere:
-            self._reflectors.append(reflector(kinds.VLM_SERVICE, cache.store(kinds.VLM_SERVICE), namespace))
             self._reflectors += [reflector(k, cache.store(k), namespace, LABEL_SERVICE) for k in LABELLED]
 
     def start(self) -> None:
@@ -118,6 +114,7 @@ class Cluster:
         self._queue: WorkQueue | None = None
         self.cache, self.inventory = Cache(self._wake), Inventory()
         self.watches = Watches(client, self.cache, self.inventory, namespaces, self._wake_all)
+        self.services = Services(client, self.cache.store(kinds.VLM_SERVICE), namespaces)
 
     def wakes(self, queue: WorkQueue) -> None:
         """From now on changes put services into this queue; at first all of them. Only from inside the loop."""

@@ -26,6 +26,7 @@ SILENT_SECONDS: Final = 90.0
 # How long a watch lasts before it is asked for again; spread, so that not all end at the same time.
 WATCH_SECONDS: Final = (240, 480)
 PAGE: Final = 500
+METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # Kubernetes' words for HTTP methods; what a method does not tell, the caller says.
 VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # How long an answer to "does the cluster serve this kind?" is believed.
@@ -141,6 +142,17 @@ class Client:
                 return
             query["continue"] = token
 
+    def uids(self, kind: Kind, namespace: str | None = None) -> set[str]:
+        """The identities of all objects, by a list that brings nothing else of them. Raises ApiError."""
+        found: set[str] = set()
+        query = {"limit": str(PAGE)}
+        while True:
+            page = self._call("GET", kind.path(namespace), query, verb="list", accept=METADATA_ONLY)
+            found.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
+            query["continue"] = str((page.get("metadata") or {}).get("continue") or "")
+            if not query["continue"]:
+                return found
+
     def watch(self, kind: Kind, namespace: str | None = None, *, labels: str = "", version: str) -> Iterator[Json]:
         """Events after that version as they come (``type`` and ``object``), until the API server ends the watch.
 
@@ -241,10 +253,11 @@ class Client:
         content_type: str | None = None,
         *,
         verb: str = "",
+        accept: str = "application/json",
     ) -> Json:
         if self._fenced and method != "GET" and not path.startswith(LEASE.root):
             raise ApiError(0, "Fenced", "nothing is written any more: another operator may work now")
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": accept}
         if content_type:
             headers["Content-Type"] = content_type
         wanted = urlencode({k: v for k, v in (query or {}).items() if v})

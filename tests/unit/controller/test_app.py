@@ -8,7 +8,7 @@ import pytest
 from unit.controller.fakes import FakeClient
 
 from vlm_operator.controller.app import App, Options
-from vlm_operator.controller.watch import WatchFailed
+from vlm_operator.controller.services import WatchFailed
 
 
 def test_without_the_crd_it_says_what_is_missing_instead_of_waiting_for_ever():
