@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import time
@@ -97,7 +98,10 @@ def updated(world: World, engine: str, number: int) -> float:
     world.apply(NAME, spec(engine, number))
     eventually(lambda: plan_of(world) != before, "another plan", seconds=30, pause=0.1)
     world("rollout", "status", f"deployment/{NAME}", f"--timeout={UPDATE_SECONDS[engine]}s")
-    return time.monotonic() - begun
+    seconds = time.monotonic() - begun
+    if world.service(NAME)["spec"].get("replicas") != 2:
+        raise SystemExit("somebody else scaled the service meanwhile: nothing was measured")
+    return seconds
 
 
 def plan_of(world: World) -> str:
@@ -174,6 +178,7 @@ def main() -> int:
     parser.add_argument("--keep-alive", action="store_true", help="clients keep their connections")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left in the cluster
     updates = chosen.updates if chosen.updates is not None else {"real": 3, "stand-in": 100}[chosen.engine]
     return (
         0
