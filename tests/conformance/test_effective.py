@@ -57,7 +57,7 @@ def test_a_flag_that_does_not_reach_the_engine_is_found_and_nothing_else(
         setting = plan.setting("prefill_decode_interval")
         if setting is not None and setting.applied and setting.value != OTHER_INTERVAL:
             asked = request(sample, plan, models)
-            asked["args"][asked["args"].index("--prefill-decode-interval") + 1] = str(OTHER_INTERVAL)
+            asked["args"] = [*asked["args"], "--prefill-decode-interval", str(OTHER_INTERVAL)]
             changed.append((plan, asked))
     assert len(changed) >= 10
     for (plan, _), answer in zip(changed, resolved(engine_site, [asked for _, asked in changed]), strict=True):

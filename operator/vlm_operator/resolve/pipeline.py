@@ -19,13 +19,13 @@ USER: tuple[Rule, ...] = (
     refusals.own_devices,
     refusals.shapes,
     attention.consistent,
+    user.no_to_cuda_ipc,
     doors.control_paths,
     doors.media_domains,
     doors.media_urls,
     doors.ways_out,
 )
 TUNED: tuple[Rule, ...] = (
-    user.no_to_cuda_ipc,
     cpu.on_the_cpu,
     workload.running_limit,
     workload.embedding_cache,

@@ -233,6 +233,14 @@ def test_tuning_off_passes_only_what_the_user_wrote_and_shows_what_it_leaves_out
     assert "--max-running-requests" not in made.engine.args
 
 
+def test_a_written_no_to_cuda_ipc_reaches_the_engine_with_tuning_off_as_well():
+    # The engine's own built-in set overrules the variable, and nothing but the flag.
+    no = [{"name": "SGLANG_USE_CUDA_IPC_TRANSPORT", "value": "false"}]
+    made = plan(service(engine=engine(tuning="Off", env=no)))
+    assert values(made) == {"SGLANG_USE_CUDA_IPC_TRANSPORT": False, "mm_feature_transport": "cpu"}
+    assert made.setting("mm_feature_transport").source is Source.USER
+
+
 def test_what_is_left_to_the_engine_says_what_it_will_choose():
     made = plan(None, a100())
     expected = {s.name: s.expected for s in made.settings if not s.applied}

@@ -102,6 +102,8 @@ def no_to_cuda_ipc(context: Context, declared: Declared) -> Iterator[Setting | F
     if declined is None or "mm_feature_transport" in declared or not _engine_might_choose_it(context):
         return
     path, reason = declined
+    if not context.tuned and not reason.startswith(LEGACY_TRANSPORT):
+        return  # "no" was not said in words, and Off passes only those
     yield applied(
         "mm_feature_transport", "cpu", Source.USER, "user.no_cuda_ipc", f"{reason}; the engine would take CUDA IPC"
     )
@@ -115,7 +117,7 @@ def no_to_cuda_ipc(context: Context, declared: Declared) -> Iterator[Setting | F
 
 
 def _engine_might_choose_it(context: Context) -> bool:
-    if not (context.cuda and context.tuned and context.one_node and context.knows("mm_feature_transport")):
+    if not (context.cuda and context.one_node and context.knows("mm_feature_transport")):
         return False
     if context.family is None or not context.family.profiles:
         return False
