@@ -132,7 +132,8 @@ def test_an_empty_cluster_gets_a_plan_that_waits_for_nodes(plan: Plan) -> None:
         ["plan"],
         ["plan", "-f", "x", "-o", "xml"],
         ["plan", "-f", "x", "--no-such-flag"],
-        ["bench", "x"],
+        ["bench"],
+        ["no-such-command"],
         [],
     ],
 )

@@ -14,7 +14,7 @@ import vlm_runtime
 from vlm_runtime.install import install, main
 
 # What SGLang's own image brings; pynvml is asked for with care.
-BROUGHT_BY_THE_ENGINE = {"pydantic", "pydantic_core", "prometheus_client", "sglang"}
+BROUGHT_BY_THE_ENGINE = {"torch", "pydantic", "pydantic_core", "prometheus_client", "sglang"}
 OWN = {"vlm_api", "vlm_runtime"}
 
 
