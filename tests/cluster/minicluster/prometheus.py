@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,13 +19,17 @@ PROGRAM: Final = "/usr/bin/prometheus"
 
 
 def start(config: Path) -> str:
-    """Starts it, or starts it anew, with this configuration; it ends with the cluster. Returns its URL."""
+    """Starts it with this configuration and without older data; it ends with the cluster. Returns its URL.
+
+    Older data would be of targets that are gone, which looks like an outage.
+    """
     daemons = Daemons(RUN)
     if daemons.pid("kube-apiserver") is None:
         raise ClusterError("the cluster is not up", hint="python3 tests/cluster/cluster.py up")
     if not Path(PROGRAM).is_file():
         raise ClusterError(f"{PROGRAM} is missing", hint="python3 tests/cluster/cluster.py check --install")
     daemons.stop([NAME], seconds=10)
+    shutil.rmtree(RUN / NAME, ignore_errors=True)
     url = f"http://{LOOPBACK}:{free_port()}"
     flags = [
         f"--config.file={config.resolve()}",
