@@ -64,12 +64,20 @@ def start(cluster: Cluster) -> str:
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "rules.yaml").write_text(yaml.safe_dump(rules["spec"]))
     (FOLDER / "prometheus.yaml").write_text(yaml.safe_dump(configuration(found)))
-    (FOLDER / "targets.json").write_text(json.dumps(targets(cluster.get("pods,nodes", "--all-namespaces")["items"])))
+    find_targets(cluster)
     said = run([*SCRIPT, "prometheus", FOLDER / "prometheus.yaml"], what="starting Prometheus")
     address = re.search(r"Prometheus: (\S+)", said)
     if address is None:
         raise DemoError(f"Prometheus did not say where it is: {said}")
     return address[1]
+
+
+def find_targets(cluster: Cluster) -> None:
+    """Tells Prometheus, which watches the file, of the pods that are there now."""
+    found = targets(cluster.get("pods,nodes", "--all-namespaces")["items"])
+    passing = FOLDER / "targets.new"
+    passing.write_text(json.dumps(found))
+    passing.replace(FOLDER / "targets.json")
 
 
 def targets(objects: list[Json]) -> list[Json]:

@@ -16,8 +16,15 @@ DATA_SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")
-def prometheus(operator: None) -> str:
+def started(operator: None) -> str:
     return monitoring.start(Cluster.at(KUBECONFIG))
+
+
+@pytest.fixture
+def prometheus(served: Served, started: str) -> str:
+    """Its URL; it knows the pods that are there now that the service is ready."""
+    monitoring.find_targets(Cluster.at(KUBECONFIG))
+    return started
 
 
 def test_every_panel_shows_something_or_needs_a_gpu(served: Served, prometheus: str) -> None:
@@ -38,5 +45,6 @@ def test_a_request_is_in_flight_by_pod_as_autoscalers_ask_for_it(served: Served,
 
 
 def test_a_service_that_is_well_wakes_nobody(served: Served, prometheus: str) -> None:
-    assert monitoring.answer(prometheus, f'vlmservice:pods_ready:sum{{namespace="{NAMESPACE}"}} == 1')
+    query = f'vlmservice:pods_ready:sum{{namespace="{NAMESPACE}"}} == 1'
+    eventually(lambda: monitoring.answer(prometheus, query), "one pod ready", seconds=60)
     assert monitoring.answer(prometheus, f'ALERTS{{alertstate="firing",namespace="{NAMESPACE}"}}') == []
