@@ -305,6 +305,7 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=16, help="of an answer")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
     for path in (ENGINE / "sglang", MODEL / "config.json"):
         if not path.exists():
             raise SystemExit(f"{path} is missing: make it with `python3 tests/cluster/cluster.py engine`")

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -316,6 +317,7 @@ def main() -> int:
     parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
         try:
