@@ -294,6 +294,18 @@ def add_node(kubectl: Any, name: str, product: str, count: int = 8) -> None:
     kubectl("patch", "node", name, "--type=merge", "-p", '{"spec":{"taints":null}}')
 
 
+def settled(read: Callable[[], Any], seconds: float = 30) -> Any:
+    """What is read once it stands still for a second: the API server counts a request a moment after its answer."""
+    last, since, deadline = read(), time.monotonic(), time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(0.2)
+        if (now := read()) != last:
+            last, since = now, time.monotonic()
+        elif time.monotonic() - since > 1:
+            return last
+    raise AssertionError(f"still changing after {seconds} s, now {last}")
+
+
 def writes(kubectl: Any) -> dict[str, float]:
     """How many writing requests the API server has had, by resource, as it counts them itself."""
     found: dict[str, float] = {}

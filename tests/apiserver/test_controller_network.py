@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apiserver.operating import Operator, World, eventually, writes
+from apiserver.operating import Operator, World, eventually, settled, writes
 
 POLICY = "vlm-vlm"
 EXTRA = [{"to": [{"ipBlock": {"cidr": "10.20.0.0/16"}}], "ports": [{"port": 9000}]}]
@@ -47,14 +47,15 @@ def test_it_is_there_with_the_site_s_rules_and_belongs_to_the_service(world: Wor
 def test_once_it_is_there_it_is_not_written_again(world: World, operator: Operator):
     world.apply(**cpu())
     world.wait_for("False", "Starting")
-    before, counted = policy(world)["metadata"]["resourceVersion"], writes(world).get("networkpolicies", 0)
+    counted = settled(lambda: writes(world)).get("networkpolicies", 0)
+    before = policy(world)["metadata"]["resourceVersion"]
     passes = operator.metric("vlm_operator_reconciles_total")
     # A pod's event makes the operator look again.
     world("run", "vlm-x", "--image=x", "--labels=vlmserve.dev/service=vlm,vlmserve.dev/component=engine")
     eventually(lambda: operator.metric("vlm_operator_reconciles_total") > passes)
     world.wait_for("False", "Starting")
     assert policy(world)["metadata"]["resourceVersion"] == before
-    assert writes(world).get("networkpolicies", 0) == counted
+    assert settled(lambda: writes(world)).get("networkpolicies", 0) == counted
 
 
 @pytest.mark.parametrize(
