@@ -45,8 +45,17 @@ NOT_RUN = {
     "curl": "asks a pod, and there is none",
     "export": "sets this shell's variables",
 }
-# What needs a pod that runs, or somebody else's server.
-HELP_ONLY = ("logs", "port-forward", "rollout", "wait", "vlm bench", "vlm profile", "/apis/custom.metrics")
+# What needs a pod that runs or somebody else's server, or measures for minutes.
+HELP_ONLY = (
+    "logs",
+    "port-forward",
+    "rollout",
+    "wait",
+    "vlm bench",
+    "vlm profile",
+    "/apis/custom.metrics",
+    "benchmarks/",
+)
 # Nothing ends by itself with these.
 ENDLESS = re.compile(r"\s(?:-w|--watch)\b")
 
@@ -108,7 +117,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("documented")
     home = folder / "home"
     home.mkdir()
-    for name in ("charts", "crds", "examples", "tests", "Makefile", "docs", ".venv"):
+    for name in ("charts", "crds", "examples", "tests", "Makefile", "docs", "benchmarks", ".venv"):
         (home / name).symlink_to(REPOSITORY / name)
     (home / "service.yaml").write_text(first_manifest("docs/first-service.md"))
     with empty_cluster(folder / "cluster") as cluster:
