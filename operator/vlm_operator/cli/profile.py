@@ -37,8 +37,10 @@ READY_SECONDS: Final = 60
 RUN_LINE: Final = "import base64, sys; exec(base64.b64decode(sys.stdin.readline()))"
 # Stage as SGLang calls it -> as people do, and as files are called.
 STAGES: Final = {"EXTEND": "prefill", "DECODE": "decode"}
-# The load has to outlast the recording: waves of requests after the one that starts it.
+# The load has to outlast the recording: waves of requests after the one that starts it, and enough of them where they
+# are small. Their images are made beforehand, so there cannot be any number.
 WAVES: Final = 20
+FEWEST_REQUESTS: Final = 400
 
 
 def profile(options: argparse.Namespace) -> int:
@@ -100,7 +102,7 @@ def _record(
     """Stage -> its trace, recorded while the load is at its height."""
     concurrency = load.concurrency[0]
     runs = schedule(load, targets=1, rounds=1, first_seed=secrets.randbelow(2**31))
-    runs[-1] = type(runs[-1])(**{**runs[-1].to_json(), "requests": WAVES * concurrency})
+    runs[-1] = type(runs[-1])(**{**runs[-1].to_json(), "requests": max(WAVES * concurrency, FEWEST_REQUESTS)})
     manifest = bench_job(
         subject.template,
         name=f"{options.name}-bench-{secrets.token_hex(3)}",

@@ -24,6 +24,8 @@ from typing import Any
 MARK = "vlm-trace "
 CHUNK_BYTES = 48 * 1024
 PAUSE_SECONDS = 0.5
+# SGLang 0.5.23 gives a stage up for good that begins while the other is being recorded: then it is asked again.
+AGAIN_SECONDS = 5.0
 PROFILE = "vlm"
 # Each stage is one file: SGLang stops a stage by itself after its steps.
 STAGES = ("EXTEND", "DECODE")
@@ -91,13 +93,14 @@ def main(text: str) -> int:
             return 1
         say("recording")
         deadline = time.monotonic() + options["seconds"]
-        wanted = list(STAGES)
+        wanted, again = list(STAGES), deadline
         while wanted:
             for stage in list(wanted):
                 for path in glob.glob(os.path.join(folder, f"{PROFILE}-TP-0*-{stage}.trace.json.gz")):
                     if stage in wanted and finished(path):
                         wanted.remove(stage)
                         send(path, stage)
+                        again = time.monotonic() + AGAIN_SECONDS
             if wanted and time.monotonic() > deadline:
                 # Whatever is still recorded must not go on after this command.
                 post(options, "/stop_profile", {})
@@ -106,6 +109,11 @@ def main(text: str) -> int:
                     return 1
                 say("missing", stages=wanted)
                 break
+            if wanted and time.monotonic() > again:
+                # Both may be refused: nothing is recorded now, or something still is. The next time tells.
+                post(options, "/stop_profile", {})
+                post(options, "/start_profile", body)
+                again = time.monotonic() + AGAIN_SECONDS
             time.sleep(PAUSE_SECONDS if wanted else 0)
         say("end")
         return 0

@@ -34,12 +34,15 @@ class Engine(http.server.BaseHTTPRequestHandler):
     asked: list[tuple[str, dict[str, Any], str | None]]
     stages: tuple[str, ...]
     status = 200
+    whole_from = 99
+    """From which start on both stages come."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         type(self).asked.append((self.path, body, self.headers.get("Authorization")))
         if self.path == "/start_profile":
-            for stage in self.stages:
+            begun = sum(path == "/start_profile" for path, _, _ in self.asked)
+            for stage in self.stages if begun < self.whole_from else ("EXTEND", "DECODE"):
                 path = Path(body["output_dir"]) / f"vlm-TP-0-{stage}.trace.json.gz"
                 path.write_bytes(TRACE[:50])
                 threading.Timer(0.3, path.write_bytes, [TRACE]).start()
@@ -108,6 +111,18 @@ def test_a_stage_that_does_not_come_is_stopped_and_the_other_one_kept(
     assert code == 0
     assert dict(received(lines, say)) == {"prefill": TRACE}
     assert [path for path, _, _ in engine.asked] == ["/start_profile", "/stop_profile"]
+
+
+def test_a_stage_that_the_engine_gave_up_is_recorded_by_another_start(
+    engine: type[Engine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A decode step comes first, and a prefill step in the middle of its recording: SGLang 0.5.23 then drops the latter.
+    monkeypatch.setattr(recorder, "AGAIN_SECONDS", 0.5)
+    engine.stages, engine.whole_from = ("DECODE",), 2
+    code, lines = record(engine, capsys)
+    assert code == 0
+    assert dict(received(lines, say)) == {"prefill": TRACE, "decode": TRACE}
+    assert [path for path, _, _ in engine.asked] == ["/start_profile", "/stop_profile", "/start_profile"]
 
 
 def test_without_load_nothing_goes_on_recording(engine: type[Engine], capsys: pytest.CaptureFixture[str]) -> None:
