@@ -26,6 +26,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
 STATUS = {
     "observedGeneration": 1,
     "replicas": 2,
+    "desiredReplicas": 2,
     "readyReplicas": 1,
     "updatedReplicas": 2,
     "selector": "vlmserve.dev/service=vlm",

@@ -42,6 +42,7 @@ class Served:
     @property
     def spec(self) -> services.Spec:
         spec = services.cpu(security={"apiKeySecretRef": {"name": "client-key", "key": "key"}})
+        spec["replicas"] = 1  # said, so that applying it ends a pause
         spec["model"] |= {"name": MODEL_NAME, "tokenSecretRef": {"name": "hub", "key": "token"}}
         return spec
 

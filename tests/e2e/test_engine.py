@@ -177,7 +177,7 @@ def test_a_start_is_shown_with_its_phases_and_its_budget(ignoring: World) -> Non
     assert startup["budgetReason"].startswith("900 s for the engine's start, graphs and warm-up")
     told = kubectl_vlm(ignoring, "status", IGNORING)
     assert re.search(r"^  Pulling +\d+ s +images are pulled", told, re.MULTILINE), told
-    assert re.search(r"[█░]+  \d+ s of at most 900 s  step \d of 8$", told, re.MULTILINE), told
+    assert re.search(r"[█░]+  \d+ s of at most 960 s  step \d of 8$", told, re.MULTILINE), told
 
 
 def test_a_planned_setting_that_the_engine_ignores_shows_both_values_soon_after_ready(
