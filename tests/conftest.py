@@ -12,9 +12,9 @@ TESTS = Path(__file__).parent
 # Suite -> seconds that it may take on two cores, cluster and engine already built. A suite that is not named here runs
 # last and has no budget.
 BUDGET_SECONDS = {
-    "unit": 180,
+    "unit": 90,
     "docs": 20,
-    "demo": 20,
+    "demo": 10,
     "monitoring": 120,
     "chart": 150,
     "apiserver": 420,
