@@ -141,4 +141,4 @@ def test_it_loads_no_client_of_kubernetes_and_nothing_else_that_is_large():
     code = "import sys, vlm_operator.inspect.__main__; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60).stdout.split()
     assert "pydantic" in loaded
-    assert not {"kubernetes", "yaml", "rich", "prometheus_client", "requests"} & set(loaded)
+    assert not {"kubernetes", "kopf", "yaml", "rich", "prometheus_client", "requests"} & set(loaded)
