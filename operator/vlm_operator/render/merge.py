@@ -9,7 +9,6 @@ tolerations are added to ours instead of replacing them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
 from vlm_operator.errors import InvalidInput
@@ -52,7 +51,8 @@ _DIRECTIVES = "of the merge directives only $patch: delete and $patch: replace a
 
 
 def merge_template(ours: Tree, theirs: Mapping[str, Any], path: str = "spec.template") -> Tree:
-    """The operator's PodTemplateSpec with the user's over it. Neither argument is changed.
+    """The operator's PodTemplateSpec with the user's over it. Neither argument is changed; the result shares with ``ours``
+    what the user leaves as it is.
 
     ``null`` removes a field and ``{$patch: delete, name: x}`` a list entry, as in ``kubectl patch``. Raises
     InvalidInput where the user's part is not shaped like a PodTemplateSpec.
@@ -69,7 +69,7 @@ def _merge_maps(ours: Tree, theirs: Mapping[str, Any], path: str, field: str) ->
         return {k: _new(v, f"{path}.{k}") for k, v in theirs.items() if v is not None and k != "$patch"}
     if directive is not None:
         raise InvalidInput(f"{path}.$patch", f"{directive!r} works on list entries only: write null to remove a field")
-    result = deepcopy(ours)
+    result = dict(ours)
     group = ONE_OF.get(field, frozenset())
     if group & theirs.keys():
         for handler in group - theirs.keys():
@@ -98,8 +98,8 @@ def _merge_lists(ours: list[Any], theirs: Any, path: str, field: str) -> list[An
     if any(isinstance(e, Mapping) and e.get("$patch") == "replace" and key not in e for e in theirs):
         return [_new(e, path) for e in theirs if not (isinstance(e, Mapping) and "$patch" in e)]
     if field in APPENDED:
-        return deepcopy(ours) + [_new(e, f"{path}[{i}]") for i, e in enumerate(theirs) if e not in ours]
-    result = deepcopy(ours)
+        return list(ours) + [_new(e, f"{path}[{i}]") for i, e in enumerate(theirs) if e not in ours]
+    result = list(ours)
     for index, entry in enumerate(theirs):
         here = f"{path}[{index}]"
         if not isinstance(entry, Mapping) or entry.get(key) is None:

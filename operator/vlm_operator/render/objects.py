@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from copy import deepcopy
 from typing import Any, Final
 
 from vlm_api.names import ENGINE_PORT, LABEL_PLAN, LABEL_SERVICE, PLAN_KEY, POD_TEMPLATE_KEY
@@ -79,12 +78,16 @@ def policy_before_plan(service: VLMService, owner: dict[str, Any], site: Site) -
 
 def with_hash(pod_template: dict[str, Any], service: str, plan_hash: str) -> Manifest:
     """The pod template that is applied: labelled with the plan's hash and mounting its ConfigMap."""
-    template = deepcopy(pod_template)
-    template.setdefault("metadata", {}).setdefault("labels", {})[LABEL_PLAN] = plan_hash
-    for volume in template["spec"].get("volumes", []):
-        if volume["name"] == names.PLAN_VOLUME and "configMap" in volume:
-            volume["configMap"]["name"] = names.plan_name(service, plan_hash)
-    return template
+    metadata, spec = pod_template.get("metadata") or {}, pod_template["spec"]
+    labels = {**(metadata.get("labels") or {}), LABEL_PLAN: plan_hash}
+    volumes = [_named_plan(v, names.plan_name(service, plan_hash)) for v in spec.get("volumes") or []]
+    return {**pod_template, "metadata": {**metadata, "labels": labels}, "spec": {**spec, "volumes": volumes}}
+
+
+def _named_plan(volume: Manifest, config_map: str) -> Manifest:
+    if volume["name"] != names.PLAN_VOLUME or "configMap" not in volume:
+        return volume
+    return {**volume, "configMap": {**volume["configMap"], "name": config_map}}
 
 
 def _with_metadata(
