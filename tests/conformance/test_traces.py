@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from vlm_operator.measure.kernels import Work
+from vlm_operator.measure.stages import PREFILL, read_stages
 from vlm_operator.measure.timeline import Stage
-from vlm_operator.measure.trace import Trace, read_trace
+from vlm_operator.measure.trace import Trace
 
 # In a process with the engine's PyTorch: two layers below SGLang's mark for the vision encoder, and two outside of it.
 RECORD = """
@@ -45,7 +46,7 @@ def recorded(engine_site: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
     env = {**os.environ, "PYTHONPATH": str(engine_site)}
     done = subprocess.run([str(python), "-c", RECORD, str(path)], env=env, capture_output=True, text=True, check=True)
     totals: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return read_trace(path.read_bytes()), totals
+    return read_stages(path.read_bytes())[PREFILL], totals
 
 
 def test_kinds_of_work_add_up_to_the_profilers_own_total(recorded: tuple[Trace, dict[str, float]]) -> None:

@@ -30,13 +30,13 @@ from vlm_operator.measure.load import load_of
 from vlm_operator.measure.profile_report import profile_report
 from vlm_operator.measure.recorder import MARK
 from vlm_operator.measure.schedule import schedule
+from vlm_operator.measure.stages import DECODE, PREFILL, UNMARKED, read_stages
 from vlm_operator.measure.timeline import Stage
-from vlm_operator.measure.trace import TraceError, read_trace
+from vlm_operator.measure.trace import TraceError
 
 READY_SECONDS: Final = 60
 RUN_LINE: Final = "import base64, sys; exec(base64.b64decode(sys.stdin.readline()))"
-# Stage as SGLang calls it -> as people do, and as files are called.
-STAGES: Final = {"EXTEND": "prefill", "DECODE": "decode"}
+TRACE_FILE: Final = "trace.json.gz"
 # The load has to outlast the recording: waves of requests after the one that starts it, and enough of them where they
 # are small. Their images are made beforehand, so there cannot be any number.
 WAVES: Final = 20
@@ -57,17 +57,10 @@ def profile(options: argparse.Namespace) -> int:
     pod = _pod(connection, options.name)
     before = subject.restarts(connection)
     with ends_on_signals(), Records.begin(options.folder, options.name, "profile") as records:
-        traces = _record(options, connection, subject, load, pod)
-        stages = []
-        for stage, data in traces.items():
-            records.write_bytes(f"{stage}.trace.json.gz", data)
-            try:
-                stages.append(Stage(stage, read_trace(data)))
-            except TraceError as error:
-                notes.append(f"the trace of {stage} cannot be summed up: {error}")
-        missing = [stage for stage in STAGES.values() if stage not in traces]
-        if missing:
-            notes.append(f"no trace of {' and '.join(missing)}: no such step came while it was recorded")
+        data = _record(options, connection, subject, load, pod)
+        records.write_bytes(TRACE_FILE, data)
+        stages, said = summed_up(data)
+        notes += said
         if restarted := subject.restarted(connection, before, 0):
             notes.append(f"containers of {options.name} were started anew {restarted} times meanwhile")
         command = shlex.join(["kubectl", "vlm", *sys.argv[1:]])
@@ -88,6 +81,19 @@ def profile(options: argparse.Namespace) -> int:
     return 0 if stages and not restarted else 1
 
 
+def summed_up(data: bytes) -> tuple[list[Stage], list[str]]:
+    """The trace's stages, and what is to be said about them."""
+    try:
+        found = read_stages(data)
+    except TraceError as error:
+        return [], [f"the trace cannot be summed up: {error}"]
+    stages = [Stage(name, trace) for name, trace in found.items()]
+    if UNMARKED in found:
+        return stages, ["this engine does not mark its steps (SGLang does from 0.5.12 on): prefill and decode are one"]
+    missing = [stage for stage in (PREFILL, DECODE) if stage not in found]
+    return stages, [f"no step of {stage} came while it was recorded" for stage in missing]
+
+
 def _pod(connection: Connection, name: str) -> str:
     """The pod that is recorded: the first that answers; of a group, its leader."""
     for pod in connection.pods(name):
@@ -96,10 +102,8 @@ def _pod(connection: Connection, name: str) -> str:
     raise ClusterError(f"no pod of {name} is ready: `kubectl vlm status {name}` says why")
 
 
-def _record(
-    options: argparse.Namespace, connection: Connection, subject: Measured, load: Any, pod: str
-) -> dict[str, bytes]:
-    """Stage -> its trace, recorded while the load is at its height."""
+def _record(options: argparse.Namespace, connection: Connection, subject: Measured, load: Any, pod: str) -> bytes:
+    """The trace, recorded while the load is at its height."""
     concurrency = load.concurrency[0]
     runs = schedule(load, targets=1, rounds=1, first_seed=secrets.randbelow(2**31))
     runs[-1] = type(runs[-1])(**{**runs[-1].to_json(), "requests": max(WAVES * concurrency, FEWEST_REQUESTS)})
@@ -130,13 +134,13 @@ def _record(
                 if counted:
                     # Answers have come: as many requests run as will.
                     progress.say(f"recording {options.steps} steps of each stage in {pod}")
-                    return _traces(options, connection, subject, pod, progress)
+                    return _trace(options, connection, subject, pod, progress)
     raise ClusterError(f"no request to {options.name} was answered, so nothing was recorded")
 
 
-def _traces(
+def _trace(
     options: argparse.Namespace, connection: Connection, subject: Measured, pod: str, progress: Progress
-) -> dict[str, bytes]:
+) -> bytes:
     on_cpu = subject.plan.hardware is not None and subject.plan.hardware.device == "cpu"
     wanted = {
         "port": ENGINE_PORT,
@@ -150,14 +154,14 @@ def _traces(
     command = ["python3", "-c", RUN_LINE, json.dumps(wanted)]
     text = base64.b64encode(program("recorder").encode()).decode()
     try:
-        return dict(received(run_in(connection.namespace, pod, MAIN_CONTAINER, command, text), progress.say))
+        return received(run_in(connection.namespace, pod, MAIN_CONTAINER, command, text), progress.say)
     except ApiError as error:
         hint = ": the command needs the right to create pods/exec" if error.status == 403 else ""
         raise ClusterError(f"{error.message}{hint}") from error
 
 
-def received(lines: Iterator[str], say: Callable[[str], None]) -> Iterator[tuple[str, bytes]]:
-    """The traces in the recorder's lines. Raises ClusterError with what it said went wrong, or where one is cut off."""
+def received(lines: Iterator[str], say: Callable[[str], None]) -> bytes:
+    """The trace in the recorder's lines. Raises ClusterError with what it said went wrong, or where it is cut off."""
     data, expected = bytearray(), 0
     for line in lines:
         if not line.startswith(MARK):
@@ -166,10 +170,11 @@ def received(lines: Iterator[str], say: Callable[[str], None]) -> Iterator[tuple
         event = json.loads(line.removeprefix(MARK))
         if event["event"] == "failed":
             raise ClusterError(event["message"])
-        if event["event"] == "trace":
+        if event["event"] == "recording":
+            say(f"recording {event['steps']} steps")
+        elif event["event"] == "trace":
             data, expected = bytearray(), event["bytes"]
-            say(f"fetching the trace of {STAGES[event['stage']]}, {expected / 2**20:.1f} MiB")
-        elif event["event"] == "sent":
-            if len(data) != expected:
-                raise ClusterError(f"the trace was cut off: {len(data)} of {expected} bytes came")
-            yield STAGES[event["stage"]], bytes(data)
+            say(f"fetching the trace, {expected / 2**20:.1f} MiB")
+        elif event["event"] == "sent" and len(data) == expected:
+            return bytes(data)
+    raise ClusterError(f"the trace was cut off: {len(data)} of {expected} bytes came")

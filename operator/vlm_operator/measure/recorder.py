@@ -1,7 +1,7 @@
-"""Runs inside the engine's container: starts SGLang's profiler over loopback, waits, and prints the traces.
+"""Runs inside the engine's container: starts SGLang's profiler over loopback, waits, and prints the trace.
 
 This file is sent as text (``python3 -c``), so it imports the standard library only and works on Python 3.10. The
-engine's profiling paths answer nobody but its own pod. Traces leave as base64, since the stream that carries them is text.
+engine's profiling paths answer nobody but its own pod. The trace leaves as base64, since the stream that carries it is text.
 
 The one argument is JSON: ``port``, ``steps``, ``activities``, ``with_stack``, ``seconds`` and ``key_variable``.
 """
@@ -9,10 +9,12 @@ The one argument is JSON: ``port``, ``steps``, ``activities``, ``with_stack``, `
 from __future__ import annotations
 
 import base64
+import collections
 import glob
 import gzip
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -24,11 +26,17 @@ from typing import Any
 MARK = "vlm-trace "
 CHUNK_BYTES = 48 * 1024
 PAUSE_SECONDS = 0.5
-# SGLang 0.5.23 gives a stage up for good that begins while the other is being recorded: then it is asked again.
-AGAIN_SECONDS = 5.0
-PROFILE = "vlm"
-# Each stage is one file: SGLang stops a stage by itself after its steps.
-STAGES = ("EXTEND", "DECODE")
+# How long an engine may take to write what it has recorded until then.
+WRITE_SECONDS = 60.0
+# The first recording is this many times as long as it has to be at the least, and so is each one after it. Where
+# prefill may come after every 22nd decode step only, a handful of neighbouring steps seldom holds both.
+LONGER = 4
+MOST_STEPS = 2048
+# The marks of forward passes, as SGLang writes them from 0.5.12 on (PyTorch repeats them as ``gpu_user_annotation``).
+STEP = re.compile(rb'"user_annotation",\s*"name":\s*"step\[(\w+) bs=')
+LONGEST_MARK = 128
+PREFILL = ("EXTEND", "MIXED", "SPLIT_PREFILL")
+DECODE = ("DECODE", "VERIFY", "TARGET_VERIFY", "MIXED")
 
 
 def say(event: str, **fields: Any) -> None:
@@ -45,7 +53,7 @@ def post(options: dict[str, Any], path: str, body: dict[str, Any]) -> str | None
     request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=60):
+        with opener.open(request, timeout=WRITE_SECONDS):
             return None
     except urllib.error.HTTPError as error:
         return f"HTTP {error.code}: {error.read()[:200].decode(errors='replace')}"
@@ -53,72 +61,92 @@ def post(options: dict[str, Any], path: str, body: dict[str, Any]) -> str | None
         return str(error)
 
 
-def finished(path: str) -> bool:
-    """Whether the file is whole: its last block has its checksum."""
+def steps_in(path: str) -> dict[str, int] | None:
+    """How many prefill and decode steps the file holds; None while it is not whole: its last block has its checksum."""
+    found: collections.Counter[str] = collections.Counter()
+    kept = b""
     try:
         with gzip.open(path) as file:
-            while file.read(1 << 22):
-                pass
+            while piece := file.read(1 << 22):
+                text, counted = kept + piece, 0
+                for match in STEP.finditer(text):
+                    found[match[1].decode()] += 1
+                    counted = match.end()
+                # A mark may lie across two pieces.
+                kept = text[max(counted, len(text) - LONGEST_MARK) :]
     except (OSError, EOFError):
-        return False
-    return True
+        return None
+    return {"prefill": sum(found[mode] for mode in PREFILL), "decode": sum(found[mode] for mode in DECODE)}
 
 
-def send(path: str, stage: str) -> None:
+def send(path: str) -> None:
     """The file, piece by piece."""
-    say("trace", stage=stage, bytes=os.path.getsize(path))
+    say("trace", bytes=os.path.getsize(path))
     with open(path, "rb") as file:
         while piece := file.read(CHUNK_BYTES):
             print(base64.b64encode(piece).decode(), flush=False)
-    say("sent", stage=stage)
+    say("sent")
+
+
+def recorded(folder: str, until: float) -> tuple[str, dict[str, int]] | None:
+    """The first rank's trace and its steps; None where it has not come by then."""
+    while True:
+        for path in sorted(glob.glob(os.path.join(folder, "*TP-0*.trace.json.gz"))):
+            if (steps := steps_in(path)) is not None:
+                return path, steps
+        if time.monotonic() >= until:
+            return None
+        time.sleep(PAUSE_SECONDS)
 
 
 def main(text: str) -> int:
-    """Records both stages of the first rank. Exit code 1 where the engine refuses, or no step came."""
+    """Records until both stages are there, longer each time. Exit code 1 where the engine refuses, or no step came."""
     options = json.loads(text)
     # The engine writes as the same user, into the same container.
-    folder = tempfile.mkdtemp(prefix="vlm-profile-")
+    top = tempfile.mkdtemp(prefix="vlm-profile-")
+    deadline = time.monotonic() + options["seconds"]
+    best, most, length = "", (-1, -1), options["steps"]
     try:
-        body = {
-            "output_dir": folder,
-            "num_steps": options["steps"],
-            "activities": options["activities"],
-            "profile_by_stage": True,
-            "with_stack": options["with_stack"],
-            "record_shapes": True,
-            "profile_id": PROFILE,
-        }
-        if why := post(options, "/start_profile", body):
-            say("failed", message=f"the engine refused to record: {why}")
-            return 1
-        say("recording")
-        deadline = time.monotonic() + options["seconds"]
-        wanted, again = list(STAGES), deadline
-        while wanted:
-            for stage in list(wanted):
-                for path in glob.glob(os.path.join(folder, f"{PROFILE}-TP-0*-{stage}.trace.json.gz")):
-                    if stage in wanted and finished(path):
-                        wanted.remove(stage)
-                        send(path, stage)
-                        again = time.monotonic() + AGAIN_SECONDS
-            if wanted and time.monotonic() > deadline:
-                # Whatever is still recorded must not go on after this command.
+        while not best or (min(most) < options["steps"] and length < MOST_STEPS and time.monotonic() < deadline):
+            length = max(min(length * LONGER, MOST_STEPS), options["steps"])
+            folder = tempfile.mkdtemp(dir=top)
+            body = {
+                "output_dir": folder,
+                "num_steps": length,
+                "activities": options["activities"],
+                "with_stack": options["with_stack"],
+                "record_shapes": True,
+                "profile_id": "vlm",
+            }
+            if why := post(options, "/start_profile", body):
+                if best:
+                    break
+                say("failed", message=f"the engine refused to record: {why}")
+                return 1
+            say("recording", steps=length)
+            found = recorded(folder, deadline)
+            if found is None:
+                # Whatever is still recorded must not go on after this command, and is better than nothing.
                 post(options, "/stop_profile", {})
-                if len(wanted) == len(STAGES):
-                    say("failed", message=f"no step came within {options['seconds']} s: is there load?")
-                    return 1
-                say("missing", stages=wanted)
+                found = recorded(folder, time.monotonic() + (WRITE_SECONDS if glob.glob(f"{folder}/*") else 0))
+            if found is None:
+                if best:
+                    break
+                say("failed", message=f"no step came within {options['seconds']} s: is there load?")
+                return 1
+            path, steps = found
+            counts = (steps["prefill"], steps["decode"])
+            if not any(counts):
+                # An engine that marks no steps: its trace is as good as it gets.
+                best = path
                 break
-            if wanted and time.monotonic() > again:
-                # Both may be refused: nothing is recorded now, or something still is. The next time tells.
-                post(options, "/stop_profile", {})
-                post(options, "/start_profile", body)
-                again = time.monotonic() + AGAIN_SECONDS
-            time.sleep(PAUSE_SECONDS if wanted else 0)
+            if (min(counts), sum(counts)) > (min(most), sum(most)):
+                best, most = path, counts
+        send(best)
         say("end")
         return 0
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(top, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ Event = Mapping[str, Any]
 
 GPU_CATEGORIES: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 LAUNCHES: Final = frozenset({"cuda_runtime", "cuda_driver"})
-_STEP: Final = re.compile(r"^step\[(?P<stage>\w+) bs=(?P<batch>\d+)")
 
 
 class TraceError(ValueError):
@@ -46,11 +44,11 @@ class Trace:
     on_gpu: bool
     pieces: tuple[Piece, ...]
     span_us: float
-    """From the first piece's start to the last one's end."""
+    """From the first piece's start to the last one's end; of several stretches of time their sum."""
     busy_us: float
     """The part of the span in which at least one piece ran."""
     steps: tuple[tuple[str, int], ...] = ()
-    """Stage and batch size of each forward pass that the engine marked."""
+    """Mode, as the engine calls it, and batch size of each forward pass that it marked."""
 
     @property
     def work_us(self) -> float:
@@ -63,15 +61,15 @@ class Trace:
         return max(self.span_us - self.busy_us, 0.0)
 
 
-def read_trace(data: bytes) -> Trace:
-    """A Chrome trace, plain or gzipped. Raises TraceError."""
+def read_events(data: bytes) -> tuple[list[Event], str]:
+    """The complete events of a Chrome trace, plain or gzipped, and the device's name. Raises TraceError."""
     try:
         document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
         events = [event for event in document["traceEvents"] if event.get("ph") == "X" and "dur" in event]
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(f"no trace of PyTorch's profiler: {error}") from error
     devices = document.get("deviceProperties") or [{}]
-    return trace_of(events, str(devices[0].get("name") or "GPU"))
+    return events, str(devices[0].get("name") or "GPU")
 
 
 def trace_of(events: Sequence[Event], device: str = "GPU") -> Trace:
@@ -86,7 +84,7 @@ def trace_of(events: Sequence[Event], device: str = "GPU") -> Trace:
         intervals = [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in events if _is_operator(e)]
     span = max(end for _, end in intervals) - min(start for start, _ in intervals)
     busy = sum(end - start for start, end in merged(intervals))
-    return Trace(device if kernels else "CPU", bool(kernels), tuple(pieces), span, busy, tuple(_steps(events)))
+    return Trace(device if kernels else "CPU", bool(kernels), tuple(pieces), span, busy)
 
 
 def merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -98,12 +96,6 @@ def merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]
         else:
             found.append((start, end))
     return found
-
-
-def _steps(events: Iterable[Event]) -> Iterable[tuple[str, int]]:
-    for event in events:
-        if event.get("cat") == "user_annotation" and (match := _STEP.match(event["name"])):
-            yield match["stage"], int(match["batch"])
 
 
 class _VisionTime:

@@ -22,30 +22,45 @@ from vlm_operator.cli.profile import RUN_LINE, received
 from vlm_operator.measure import recorder
 from vlm_operator.measure.job import program
 
-TRACE = gzip.compress(
-    json.dumps({"traceEvents": Recording().events, "padding": random.Random(1).randbytes(100_000).hex()}).encode(),
-    mtime=0,
-)
+
+def trace(*modes: str) -> bytes:
+    """A trace with these steps, larger than one piece of the stream."""
+    made = Recording()
+    for mode in modes:
+        made.step(f"step[{mode} bs=2]")
+    # PyTorch writes the category right before the name.
+    events = [{"ph": e["ph"], "cat": e["cat"], "name": e["name"]} for e in made.events]
+    # What PyTorch shows again in the device's row is the same step.
+    events += [{**e, "cat": "gpu_user_annotation"} for e in events]
+    padding = random.Random(1).randbytes(100_000).hex()
+    return gzip.compress(json.dumps({"traceEvents": events, "padding": padding}).encode(), mtime=0)
+
+
+BOTH = ("DECODE",) * 9 + ("EXTEND",) * 3
+WHOLE = trace(*BOTH)
 
 
 class Engine(http.server.BaseHTTPRequestHandler):
-    """Writes the stages that it is told to, cut off at first."""
+    """Writes one recording after the other, cut off at first; the last one is written when it is told to stop."""
 
     asked: list[tuple[str, dict[str, Any], str | None]]
-    stages: tuple[str, ...]
+    recordings: list[tuple[str, ...] | None]
+    """Modes of the steps of each recording. None: its steps do not come, so it ends when it is stopped."""
+    stopped: tuple[str, ...] | None = None
     status = 200
-    whole_from = 99
-    """From which start on both stages come."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         type(self).asked.append((self.path, body, self.headers.get("Authorization")))
         if self.path == "/start_profile":
-            begun = sum(path == "/start_profile" for path, _, _ in self.asked)
-            for stage in self.stages if begun < self.whole_from else ("EXTEND", "DECODE"):
-                path = Path(body["output_dir"]) / f"vlm-TP-0-{stage}.trace.json.gz"
-                path.write_bytes(TRACE[:50])
-                threading.Timer(0.3, path.write_bytes, [TRACE]).start()
+            steps = self.recordings.pop(0) if self.recordings else None
+            type(self).folder = body["output_dir"]  # type: ignore[attr-defined]
+        else:
+            steps = self.stopped
+        if steps is not None:
+            path = Path(self.folder) / "vlm-TP-0.trace.json.gz"  # type: ignore[attr-defined]
+            path.write_bytes(trace(*steps)[:50])
+            threading.Timer(0.3, path.write_bytes, [trace(*steps)]).start()
         self.send_response(self.status)
         self.end_headers()
         self.wfile.write(b"Profiling is already in progress.")
@@ -56,7 +71,7 @@ class Engine(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Engine]]:
-    handler = type("Handler", (Engine,), {"asked": [], "stages": ("EXTEND", "DECODE")})
+    handler = type("Handler", (Engine,), {"asked": [], "recordings": [BOTH]})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("VLMSERVE_API_KEY", "sk-key")
@@ -82,66 +97,82 @@ def say(text: str) -> None:
     """Nobody looks at the progress."""
 
 
-def test_both_stages_come_whole_and_leave_nothing_in_the_pod(
+def test_the_trace_comes_whole_and_leaves_nothing_in_the_pod(
     engine: type[Engine], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, lines = record(engine, capsys)
     assert code == 0
-    assert dict(received(lines, say)) == {"prefill": TRACE, "decode": TRACE}
+    assert received(lines, say) == WHOLE
     [(path, body, key)] = engine.asked
     assert (path, key) == ("/start_profile", "Bearer sk-key")
-    assert (body["num_steps"], body["profile_by_stage"], body["activities"]) == (3, True, ["CPU"])
+    # By stage, SGLang puts steps of one stage into the other one's file.
+    assert "profile_by_stage" not in body
+    assert (body["num_steps"], body["activities"]) == (12, ["CPU"])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_engine_that_refuses_is_told_in_its_words(engine: type[Engine], capsys: pytest.CaptureFixture[str]) -> None:
-    engine.status = 500
-    engine.stages = ()
+    engine.status, engine.recordings = 500, []
     code, lines = record(engine, capsys)
     assert code == 1
     with pytest.raises(ClusterError, match="refused to record: HTTP 500: Profiling is already in progress"):
-        dict(received(lines, say))
+        received(lines, say)
 
 
-def test_a_stage_that_does_not_come_is_stopped_and_the_other_one_kept(
+def test_it_records_for_longer_until_both_stages_are_there(
     engine: type[Engine], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine.stages = ("EXTEND",)
-    code, lines = record(engine, capsys, seconds=1)
-    assert code == 0
-    assert dict(received(lines, say)) == {"prefill": TRACE}
-    assert [path for path, _, _ in engine.asked] == ["/start_profile", "/stop_profile"]
-
-
-def test_a_stage_that_the_engine_gave_up_is_recorded_by_another_start(
-    engine: type[Engine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A decode step comes first, and a prefill step in the middle of its recording: SGLang 0.5.23 then drops the latter.
-    monkeypatch.setattr(recorder, "AGAIN_SECONDS", 0.5)
-    engine.stages, engine.whole_from = ("DECODE",), 2
+    engine.recordings = [("DECODE",) * 12, ("EXTEND", *("DECODE",) * 47), BOTH]
     code, lines = record(engine, capsys)
     assert code == 0
-    assert dict(received(lines, say)) == {"prefill": TRACE, "decode": TRACE}
-    assert [path for path, _, _ in engine.asked] == ["/start_profile", "/stop_profile", "/start_profile"]
+    assert received(lines, say) == WHOLE
+    assert [body["num_steps"] for _, body, _ in engine.asked] == [12, 48, 192]
+
+
+def test_what_came_until_the_deadline_is_kept(engine: type[Engine], capsys: pytest.CaptureFixture[str]) -> None:
+    decoding = ("DECODE",) * 12
+    engine.recordings = [decoding, None]
+    code, lines = record(engine, capsys, seconds=1.5)
+    assert code == 0
+    assert received(lines, say) == trace(*decoding)
+    assert [path for path, _, _ in engine.asked] == ["/start_profile", "/start_profile", "/stop_profile"]
+
+
+def test_a_recording_that_was_stopped_is_better_than_none(
+    engine: type[Engine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.recordings, engine.stopped = [None], ("EXTEND", "DECODE")
+    code, lines = record(engine, capsys, seconds=0.2)
+    assert code == 0
+    assert received(lines, say) == trace("EXTEND", "DECODE")
+
+
+def test_an_engine_that_marks_no_steps_is_recorded_once(
+    engine: type[Engine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.recordings = [()]
+    code, lines = record(engine, capsys)
+    assert code == 0
+    assert received(lines, say) == trace()
+    assert len(engine.asked) == 1
 
 
 def test_without_load_nothing_goes_on_recording(engine: type[Engine], capsys: pytest.CaptureFixture[str]) -> None:
-    engine.stages = ()
+    engine.recordings = []
     code, lines = record(engine, capsys, seconds=0)
     assert code == 1
     with pytest.raises(ClusterError, match="is there load"):
-        dict(received(lines, say))
+        received(lines, say)
     assert engine.asked[-1][0] == "/stop_profile"
 
 
 def test_a_stream_that_is_cut_off_is_no_trace(engine: type[Engine], capsys: pytest.CaptureFixture[str]) -> None:
     _, lines = record(engine, capsys)
     with pytest.raises(ClusterError, match="cut off"):
-        dict(received((line for number, line in enumerate(lines) if number != 3), say))
+        received((line for number, line in enumerate(lines) if number != 3), say)
 
 
 def test_the_program_runs_from_one_line_of_standard_input(engine: type[Engine]) -> None:
-    engine.stages = ("EXTEND", "DECODE")
     options = {
         "port": engine.port, "steps": 1, "activities": ["CPU"], "with_stack": False, "seconds": 20,  # type: ignore[attr-defined]
         "key_variable": "VLMSERVE_API_KEY",
@@ -149,4 +180,4 @@ def test_the_program_runs_from_one_line_of_standard_input(engine: type[Engine]) 
     text = base64.b64encode(program("recorder").encode()) + b"\n"
     command = [sys.executable, "-I", "-c", RUN_LINE, json.dumps(options)]
     done = subprocess.run(command, input=text, capture_output=True, check=True)
-    assert dict(received(iter(done.stdout.decode().splitlines()), say)) == {"prefill": TRACE, "decode": TRACE}
+    assert received(iter(done.stdout.decode().splitlines()), say) == WHOLE

@@ -14,8 +14,8 @@ from unit.measure.test_trace import H100, decode
 from vlm_operator.measure import plots
 from vlm_operator.measure.profile_report import profile_report
 from vlm_operator.measure.report import NO_PLOTS, bench_report, table
+from vlm_operator.measure.stages import DECODE, stages_of
 from vlm_operator.measure.timeline import Stage
-from vlm_operator.measure.trace import trace_of
 from vlm_operator.measure.twin import Change
 
 
@@ -93,8 +93,8 @@ def test_failures_are_said_first() -> None:
 
 
 def test_a_profile_shows_kinds_of_work_and_gemms_that_memory_holds_up() -> None:
-    stage = Stage("decode", trace_of(decode().events, H100))
-    page = profile_report("qwen3-vl", [stage], "kubectl vlm profile qwen3-vl", [], ["decode.trace.json.gz"])
+    stage = Stage("decode", stages_of(decode().events, H100)[DECODE])
+    page = profile_report("qwen3-vl", [stage], "kubectl vlm profile qwen3-vl", [], ["trace.json.gz"])
     found = Page(page)
     assert "72% of the kernels' time is GEMMs" in found.text
     assert "M=8 (batch size)" in found.text

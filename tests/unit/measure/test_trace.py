@@ -14,8 +14,9 @@ from unit.measure.events import Recording
 
 from vlm_operator.measure.gemms import Gemm, device_of, product_shape
 from vlm_operator.measure.kernels import Work, kernel_work, operator_work, short
+from vlm_operator.measure.stages import DECODE, PREFILL, UNMARKED, read_stages, stages_of
 from vlm_operator.measure.timeline import Stage
-from vlm_operator.measure.trace import TraceError, merged, read_trace, trace_of
+from vlm_operator.measure.trace import TraceError, merged, trace_of
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -86,7 +87,7 @@ def decode() -> Recording:
 
 
 def test_the_gemm_share_comes_out_as_it_was_put_in() -> None:
-    stage = Stage("decode", trace_of(decode().events, H100))
+    stage = Stage("decode", stages_of(decode().events, H100)[DECODE])
     assert stage.share(Work.GEMM) == pytest.approx(0.72, abs=1e-3)
     assert stage.gemm_share() == pytest.approx(0.72, abs=1e-3)
     assert stage.share(Work.ATTENTION) == pytest.approx(0.20, abs=1e-3)
@@ -98,7 +99,7 @@ def test_the_gemm_share_comes_out_as_it_was_put_in() -> None:
 
 
 def test_a_gemm_at_a_batch_of_8_is_limited_by_bandwidth_though_a_graph_hides_its_shape() -> None:
-    stage = Stage("decode", trace_of(decode().events, H100))
+    stage = Stage("decode", stages_of(decode().events, H100)[DECODE])
     [gemm] = stage.gemms()
     assert (gemm.m, gemm.n, gemm.from_batch_size) == (8, None, True)
     assert gemm.flops_per_byte == 8
@@ -187,7 +188,7 @@ def test_own_times_of_nested_operators_add_up_to_the_outermost() -> None:
         operator("step[DECODE bs=2", 0, 100, "user_annotation"), operator("aten::linear", 10, 40),
         operator("aten::addmm", 15, 30), operator("aten::copy_", 20, 5), operator("aten::silu", 60, 20),
     ]  # fmt: skip
-    stage = Stage("decode", trace_of(made))
+    stage = Stage("decode", stages_of(made)[DECODE])
     assert stage.by_work() == {Work.GEMM: 35, Work.COPY: 5, Work.OTHER: 20, Work.HOST: 40}
     assert (stage.trace.work_us, stage.trace.device, stage.trace.steps) == (100, "CPU", (("DECODE", 2),))
 
@@ -205,15 +206,65 @@ def test_merged_intervals_lie_apart_and_cover_the_same(given_intervals: list[tup
 )
 def test_what_is_no_trace_is_refused_in_words(data: bytes) -> None:
     with pytest.raises(TraceError, match="trace"):
-        read_trace(data)
+        read_stages(data)
 
 
 def test_a_gzipped_trace_names_its_device() -> None:
     document = {"deviceProperties": [{"name": H100}], "traceEvents": decode().events}
-    assert read_trace(gzip.compress(json.dumps(document).encode())).device == H100
+    assert {trace.device for trace in read_stages(gzip.compress(json.dumps(document).encode())).values()} == {H100}
 
 
 def test_names_are_cut_to_what_tells_kernels_apart() -> None:
     assert short(events.FLASHINFER_NORM) == "flashinfer::norm::FusedAddRMSNormKernel"
     assert short(events.FLASH_3) == "cutlass::device_kernel"
     assert short(events.NVJET) == events.NVJET
+
+
+def test_steps_of_both_stages_in_one_trace_are_told_apart() -> None:
+    made = Recording()
+    made.kernel(events.NVJET, 1000)  # of a step that had begun before
+    for batch in (8, 9):
+        made.step(f"step[DECODE bs={batch}]")
+        made.kernel(events.NVJET, 70, graph=True)
+        made.wait(30)
+    made.step("step[EXTEND bs=2 toks=900]")
+    made.kernel(events.FLASH_3, 400)
+    made.step("step[IDLE bs=0]")
+    made.step("step[DECODE bs=10]")
+    made.kernel(events.FLASHINFER_DECODE, 20, graph=True)
+    found = stages_of(made.events, H100)
+    assert list(found) == [PREFILL, DECODE]
+    prefill, decode_ = Stage(PREFILL, found[PREFILL]), Stage(DECODE, found[DECODE])
+    assert prefill.by_work() == {Work.ATTENTION: 400}
+    assert decode_.by_work() == {Work.GEMM: 140, Work.ATTENTION: 20}
+    assert decode_.trace.steps == (("DECODE", 8), ("DECODE", 9), ("DECODE", 10))
+    # The 30 µs between two decode steps are idle; the prefill between two others is not.
+    assert (decode_.trace.span_us, decode_.trace.idle_us) == (190, 30)
+
+
+def test_kernels_belong_to_the_step_that_launched_them_however_late_they_run() -> None:
+    made = Recording()
+    made.step("step[EXTEND bs=1 toks=9]")
+    made.kernel(events.NVJET, 50)
+    late = made.events[-1]
+    made.step("step[DECODE bs=1]")
+    made.kernel(events.FLASHINFER_DECODE, 5)
+    late["ts"] += 52  # the processor is ahead of the device
+    found = stages_of(made.events, H100)
+    assert [p.name for p in found[PREFILL].pieces] == [events.NVJET]
+    assert [p.name for p in found[DECODE].pieces] == [events.FLASHINFER_DECODE]
+
+
+def test_passes_of_a_draft_model_belong_to_the_step_they_are_made_for() -> None:
+    made = Recording()
+    for name in ("VERIFY", "DRAFT", "VERIFY"):
+        made.step(f"step[{name} bs=4]")
+        made.kernel(events.NVJET, 10)
+    found = stages_of(made.events, H100)
+    assert (list(found), found[DECODE].work_us, len(found[DECODE].steps)) == ([DECODE], 30, 2)
+
+
+def test_a_trace_without_marks_is_one_stage() -> None:
+    made = Recording()
+    made.kernel(events.NVJET, 10)
+    assert list(stages_of(made.events, H100)) == [UNMARKED]
