@@ -3,7 +3,7 @@
 * ``api_server``: ``.url`` and ``.kubeconfig`` (an administrator).
 * ``kubectl``: ``kubectl("get", "vlms", "-o", "json")`` returns what kubectl prints, and fails the test when it fails;
   ``kubectl.attempt(...)`` returns exit code, standard output and standard error.
-* ``namespace``: the name of a fresh namespace.
+* ``namespace``: the name of a fresh namespace, whose services go when the test ends.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def namespace(kubectl: Kubectl) -> str:
+def namespace(kubectl: Kubectl) -> Iterator[str]:
     name = f"test-{next(_numbers)}"
     kubectl("create", "namespace", name)
-    return name
+    yield name
+    # What a test leaves would keep the operators of later tests busy, and be counted as theirs.
+    if kubectl("get", "vlms", "-n", name, "-o", "name"):
+        kubectl("delete", "vlms", "--all", "-n", name)

@@ -318,6 +318,18 @@ def writes(kubectl: Any) -> dict[str, float]:
     return found
 
 
+def settled_writes(kubectl: Any) -> dict[str, float]:
+    """``writes`` once a second has passed without one: a condition is there before the Event that tells of it."""
+    before, last = writes(kubectl), time.monotonic()
+    until = last + 30
+    while (now := time.monotonic()) < last + 1:
+        time.sleep(0.2)
+        if (found := writes(kubectl)) != before:
+            before, last = found, now
+        assert now < until, f"still written to: {found}"
+    return before
+
+
 OURS = {
     "vlmservices",
     "deployments",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apiserver.operating import QWEN, Operator, World, add_node, eventually, writes
+from apiserver.operating import QWEN, Operator, World, add_node, eventually, settled_writes
 
 from minicluster.paths import SHARE
 
@@ -69,10 +69,10 @@ def test_the_groups_numbers_are_the_services_numbers(world: World):
 def test_a_group_that_is_as_it_should_be_costs_no_write(world: World, kubectl: Any, operator: Operator):
     world.apply(**TWO_NODES)
     world.wait_for("False", "Starting")
-    before, reconciled = writes(kubectl), operator.metric("vlm_operator_reconciles_total")
+    before, reconciled = settled_writes(kubectl), operator.metric("vlm_operator_reconciles_total")
     world("annotate", "leaderworkerset", "vlm-group", "somebody=else")
     eventually(lambda: operator.metric("vlm_operator_reconciles_total") > reconciled)
-    assert writes(kubectl) == before
+    assert settled_writes(kubectl) == before
 
 
 def test_what_is_edited_by_hand_in_a_group_is_mended(world: World):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver.operating import IMAGE, Operator, World, add_node, eventually, writes
+from apiserver.operating import IMAGE, Operator, World, add_node, eventually, settled_writes, writes
 from chart.rendering import render_chart
 
 from minicluster import pki
@@ -54,12 +54,11 @@ def test_a_killed_operator_that_comes_back_writes_nothing(start: Start, world: W
     world.serving()
     world.wait_for("True", "ReplicasAvailable", "Available")
     first.stop(signal.SIGKILL)
-    versions, before = world.versions(), writes(kubectl)
+    before, versions = settled_writes(kubectl), world.versions()
     second = start("--no-leader-election")
     eventually(lambda: second.metric("vlm_operator_reconciles_total") >= 1)
-    time.sleep(1)
+    assert settled_writes(kubectl) == before
     assert world.versions() == versions
-    assert writes(kubectl) == before
 
 
 def test_a_newer_operator_replaces_no_pod_until_the_spec_changes(start: Start, world: World):
@@ -86,8 +85,7 @@ def test_an_unchanged_service_costs_no_write(start: Start, world: World, kubectl
     world.wait_for("False", "Starting")
     world("annotate", "deployment", "vlm", "somebody=else")
     eventually(lambda: operator.metric("vlm_operator_reconciles_total") >= 2)
-    time.sleep(1)
-    reconciled, before = operator.metric("vlm_operator_reconciles_total"), writes(kubectl)
+    before, reconciled = settled_writes(kubectl), operator.metric("vlm_operator_reconciles_total")
     time.sleep(IDLE_SECONDS)
     assert writes(kubectl) == before
     assert operator.metric("vlm_operator_reconciles_total") == reconciled, "events of its own making keep it busy"

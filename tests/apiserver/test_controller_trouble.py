@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver.operating import Operator, World, add_node, eventually, writes
+from apiserver.operating import Operator, World, add_node, eventually, settled_writes
 
 from minicluster.local import apiserver
 from vlm_operator.kube.lease import LEASE_SECONDS, RETRY_SECONDS
@@ -141,11 +141,9 @@ def test_a_timestamp_of_a_node_that_pods_run_on_writes_nothing(start: Any, world
         world.wait_for("True", "HardwareFound", "HardwareResolved")
         world.pod("vlm-0", node="upgraded")
         eventually(lambda: operator.metric("vlm_operator_queue_depth") == 0)
-        time.sleep(1)
-        before = writes(kubectl)
+        before = settled_writes(kubectl)
         kubectl("label", "node", "upgraded", "--overwrite", "nvidia.com/gfd.timestamp=9")
-        time.sleep(1)
-        after = writes(kubectl)
+        after = settled_writes(kubectl)
         after["nodes"] -= 1
         assert after == before
     finally:
