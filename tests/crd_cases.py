@@ -61,7 +61,7 @@ def _main(**fields: Any) -> dict[str, Any]:
 MAIN = "spec.template.spec.containers[0]"
 NAME_SAYS = "must be a DNS-1035 label of at most 40 characters, since it becomes a host name"
 SIZE_SAYS = "must be a size above zero, such as 16Gi, 500Mi or 2G"
-URI_SAYS = "must be hf://ORG/NAME or hf://NAME, pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"
+URI_SAYS = "must be hf://ORG/NAME or hf://NAME (with spec.model.revision beside it), pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"
 STEP_UP_SAYS = "must not have .. in its path"
 FLAG_SAYS = "or begin with '-'"
 IMAGE_SAYS = "must be an image such as lmsysorg/sglang:v0.5.23"

@@ -71,7 +71,11 @@ class ModelSpec(ApiModel):
     uri: Annotated[
         str,
         Field(min_length=1, max_length=1024),
-        Matches(MODEL_URI, "must be hf://ORG/NAME or hf://NAME, pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"),
+        Matches(
+            MODEL_URI,
+            "must be hf://ORG/NAME or hf://NAME (with spec.model.revision beside it), pvc://CLAIM/PATH, oci://IMAGE or "
+            "file:///PATH",
+        ),
         Matches(NO_STEP_UP, "must not have .. in its path: write the path that is meant"),
     ]
     """Where the model is: ``hf://ORG/NAME`` or ``hf://NAME`` (a model hub id), ``pvc://CLAIM/PATH``, ``oci://IMAGE``

@@ -265,6 +265,36 @@ def test_what_the_api_server_refuses_is_in_the_status(world: World):
     assert "restartPolicy" in world.wait_for("False", "NotApplied")
 
 
+def test_an_admission_webhook_that_is_down_is_in_the_status_until_it_is_mended(world: World, kubectl: Any):
+    nowhere = {"url": "https://127.0.0.1:9/deny"}
+    rule = {"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
+    webhook = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": world.namespace},
+        "webhooks": [
+            {
+                "name": "deny.example.com",
+                "clientConfig": nowhere,
+                "rules": [rule],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+    world("apply", "-f", "-", stdin=webhook)
+    try:
+        asking = ("create", "deployment", "x", "--image=x", "--dry-run=server", "-n", world.namespace)
+        # The API server needs a moment to know of it.
+        eventually(lambda: "deny.example.com" in kubectl.attempt(*asking).stderr, seconds=20)
+        world.apply(workload=TRAFFIC)
+        assert "deny.example.com" in world.wait_for("False", "NotApplied", seconds=30)
+    finally:
+        world("delete", "validatingwebhookconfiguration", world.namespace)
+    world.wait_for("False", "Starting", seconds=60)
+
+
 def test_several_nodes_without_the_leader_worker_set_controller_are_refused(world: World):
     world.apply(parallelism={"tensor": 16}, multinode={"nodeCount": 2})
     world.wait_for("False", "LeaderWorkerSetMissing")

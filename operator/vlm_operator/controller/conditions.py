@@ -136,6 +136,8 @@ def obstacle_of(seen: Observed) -> tuple[str, str] | None:
     for pod in pods:
         if pod.unschedulable is not None:
             return reasons.UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}"
+    if seen.replicas.unmade and seen.replicas.updated < seen.replicas.wanted:
+        return reasons.PODS_REFUSED, f"the API server lets no pod be made: {seen.replicas.unmade}"
     return None
 
 

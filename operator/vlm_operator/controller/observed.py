@@ -51,6 +51,9 @@ class Replicas:
     """False while the workload's controller has not seen its present spec yet."""
     overdue: str | None = None
     """The workload's own words, where its roll-out has passed its deadline."""
+    unmade: str | None = None
+    """The API server's words, where it lets no pod of the workload be made: a quota, a policy, an account that is not there.
+    Only a Deployment tells it."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,8 @@ def replicas(workload: Mapping[str, Any] | None) -> Replicas:
     wanted = spec.get("replicas")
     ready = int(status.get("readyReplicas") or 0)
     generation = (workload.get("metadata") or {}).get("generation")
-    progressing: Mapping[str, Any] = next(
-        (c for c in status.get("conditions") or [] if c.get("type") == "Progressing"), {}
-    )
+    told: Mapping[str, Mapping[str, Any]] = {str(c.get("type")): c for c in status.get("conditions") or []}
+    progressing, failure = told.get("Progressing", {}), told.get("ReplicaFailure", {})
     return Replicas(
         wanted=1 if wanted is None else int(wanted),
         present=int(status.get("replicas") or 0),
@@ -99,4 +101,5 @@ def replicas(workload: Mapping[str, Any] | None) -> Replicas:
         overdue=str(progressing.get("message") or "the roll-out has passed its deadline")
         if progressing.get("reason") == "ProgressDeadlineExceeded"
         else None,
+        unmade=str(failure.get("message") or failure.get("reason")) if failure.get("status") == "True" else None,
     )

@@ -16,6 +16,7 @@ SUSPENDED: Final = "Suspended"
 SCALED_TO_ZERO: Final = "ScaledToZero"
 UNSCHEDULABLE: Final = "Unschedulable"
 POD_FAILED: Final = "PodFailed"
+PODS_REFUSED: Final = "PodsRefused"
 INVALID_SPEC: Final = "InvalidSpec"
 PLAN_REFUSED: Final = "PlanRefused"
 NAME_TAKEN: Final = "NameTaken"
@@ -73,6 +74,7 @@ SENTENCES: Final[dict[str, str]] = {
     SCALED_TO_ZERO: "The wanted number of replicas is zero.",
     UNSCHEDULABLE: "The scheduler finds no node for a pod; the message is the scheduler's own.",
     POD_FAILED: "A pod ended or cannot start; the message says why and what to do.",
+    PODS_REFUSED: "The API server lets no pod be made, by a quota or a policy; the message is its own.",
     INVALID_SPEC: "The spec cannot be right whatever the cluster looks like; nothing is tried again until it changes.",
     PLAN_REFUSED: "The plan cannot work on this cluster, so no pod was started; running pods were left alone.",
     NAME_TAKEN: "An object that the service needs exists already and belongs to somebody else; it was left alone.",

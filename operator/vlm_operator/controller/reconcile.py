@@ -49,6 +49,8 @@ MISSING_KIND_SECONDS: Final = 30.0
 # Nothing tells how long an image is being pulled but its age.
 PULLING_SECONDS: Final = 15.0
 TIDY_SECONDS: Final = 0.5
+# Internal errors in a row for one service until its status says so: 1 s + 2 s + 4 s, longer than a change of leader.
+TOLD_AFTER_ERRORS: Final = 4
 # A Job that ends wakes us; one that never starts does not.
 INSPECTING_SECONDS: Final = 10.0
 
@@ -74,12 +76,16 @@ class Reconciler:
     reports: Reports
     site: render.Site = render.USUAL_SITE
     drifts: Drifts = field(default_factory=Drifts)
+    errors: dict[Key, int] = field(default_factory=dict)
+    """Internal errors of the API server in a row, by service."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def __call__(self, key: Key) -> Outcome:
-        """Reconciles one service. Raises ApiError where the API server fails, so that it is tried again."""
+        """Reconciles one service. Raises ApiError where the API server fails, so that it is tried again; where it goes on
+        failing with objects of the service, that is in the status."""
         raw = self.cache.service(key)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
+            self.errors.pop(key, None)
             return Outcome(None)
         uid = raw["metadata"]["uid"]
         labelled = list(self.cache.of(key, (*kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.REVISION)))
@@ -143,13 +149,22 @@ class Reconciler:
                 unwanted = self._unwanted(manifests, owned, raw, pods.engines)
                 self.applier.remove([*unwanted, *surplus(history, present["metadata"]["name"])], done)
         except ApiError as error:
-            if not error.refused:
-                raise
-            problem = Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
+            problem = self._not_applied(_key(raw), error)
             return replace(seen, problem=problem, replicas=replicas(workload_of(owned)))
+        self.errors.pop(_key(raw), None)
         self._tell_done(raw, done)
         now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
         return replace(seen, problem=_problem(done), replicas=replicas(workload_of(now, manifests)), workload=True)
+
+    def _not_applied(self, key: Key, error: ApiError) -> Problem:
+        """Raises the error again while it may pass by itself."""
+        if error.refused:
+            return Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
+        if error.status >= 500:
+            self.errors[key] = self.errors.get(key, 0) + 1
+        if self.errors.get(key, 0) < TOLD_AFTER_ERRORS or error.status < 500:
+            raise error
+        return Problem(reasons.NOT_APPLIED, f"the API server fails with an object and is asked again: {error.message}")
 
     def _jobs(self, raw: Json) -> list[Json]:
         uid = raw["metadata"]["uid"]

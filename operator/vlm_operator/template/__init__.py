@@ -20,6 +20,10 @@ _ROOT: Final = "V1PodTemplateSpec"
 _PLACES: Final = {"V1PodSpec": "spec.template.spec", "V1Container": "an entry of spec.template.spec.containers"}
 # As like as a slip of the keyboard; less like is perhaps a field of a newer Kubernetes.
 _MISSPELT: Final = 0.75
+# As the API server reads it, which answers anything else with an internal error instead of a refusal.
+_QUANTITY: Final = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?",
+)
 _SCALARS: Final = {
     "str": ((str,), "must be text: put it in quotes"),
     "int": ((int,), "must be a whole number, without quotes"),
@@ -58,6 +62,9 @@ def _check(value: Any, kind: str, path: str) -> Iterator[Finding]:
             raise InvalidInput(
                 path, "must be an image such as lmsysorg/sglang:v0.5.23, without spaces, scheme and user"
             )
+    elif kind == "quantity":
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not _QUANTITY.fullmatch(str(value)):
+            raise InvalidInput(path, f"is {json.dumps(value)}, but must be a quantity such as 16Gi, 500m or 2")
     elif kind in _SCALARS:
         wanted, sentence = _SCALARS[kind]
         if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "bool"):
@@ -67,10 +74,14 @@ def _check(value: Any, kind: str, path: str) -> Iterator[Finding]:
             raise InvalidInput(path, "must be a list")
         for position, item in enumerate(value):
             yield from _check(item, kind[1:-1], f"{path}[{position}]")
-    elif kind == "map" or kind in _known()["types"]:
+    elif kind in ("map", "quantities") or kind in _known()["types"]:
         if not isinstance(value, Mapping):
             raise InvalidInput(path, "must be a map of fields to values")
-        if kind != "map":
+        if kind == "quantities":
+            for name, item in value.items():
+                if not name.startswith("$"):  # a directive of the strategic merge
+                    yield from _check(item, "quantity", f"{path}.{name}")
+        elif kind != "map":
             yield from _fields(value, kind, path)
 
 

@@ -12,16 +12,19 @@ from kubernetes import client
 
 FIELDS: Final = Path(__file__).parent / "fields.json"
 _SCALARS: Final = {"str": "str", "int": "int", "float": "float", "bool": "bool", "datetime": "str"}
-# Text in the client, and a number as well in the API.
 # Image references, by type and field.
 _IMAGES: Final = frozenset(
     {("V1Container", "image"), ("V1EphemeralContainer", "image"), ("V1ImageVolumeSource", "reference")}
 )
+# Text in the client, and a number as well in the API.
 _QUANTITIES: Final = frozenset({"sizeLimit", "divisor"})
+# Maps whose values are quantities, wherever they stand.
+_AMOUNTS: Final = frozenset({"limits", "requests", "overhead"})
 
 
 def types() -> dict[str, dict[str, str]]:
-    """Type -> field -> kind: a scalar, ``image``, ``map``, ``any``, another type, or ``[kind]`` for a list."""
+    """Type -> field -> kind: a scalar, ``image``, ``quantity``, ``quantities`` (a map of them), ``map``, ``any``, another type,
+    or ``[kind]`` for a list."""
     found: dict[str, dict[str, str]] = {}
     waiting = ["V1PodTemplateSpec"]
     while waiting:
@@ -36,7 +39,9 @@ def types() -> dict[str, dict[str, str]]:
 
 
 def _special(name: str, field: str) -> str | None:
-    return "image" if (name, field) in _IMAGES else "any" if field in _QUANTITIES else None
+    if field in _AMOUNTS:
+        return "quantities"
+    return "image" if (name, field) in _IMAGES else "quantity" if field in _QUANTITIES else None
 
 
 def _kind(declared: str) -> str:

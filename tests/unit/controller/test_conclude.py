@@ -107,6 +107,11 @@ READY: dict[str, tuple[Observed, dict[str, Any], tuple[str, str]]] = {
         {},
         ("False", "Unschedulable"),
     ),
+    "no pod may be made": (
+        Observed(plan=PLAN, replicas=Replicas(wanted=1, unmade='pods "vlm-1" is forbidden: exceeded quota')),
+        {},
+        ("False", "PodsRefused"),
+    ),
     "one failed, others answer": (
         Observed(
             plan=PLAN,
@@ -211,6 +216,24 @@ def test_numbers_of_a_deployment_that_has_not_seen_its_spec_yet_count_as_rolling
 )
 def test_progressing_is(numbers, expected):
     assert verdicts(Observed(plan=PLAN, replicas=numbers))["Progressing"] == expected
+
+
+def test_a_deployment_whose_pods_may_not_be_made_says_why():
+    words = 'pods "vlm-5fb9" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1'
+    refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": words}
+    live = {
+        "kind": "Deployment",
+        "metadata": {"generation": 1},
+        "spec": {"replicas": 1},
+        "status": {"observedGeneration": 1, "unavailableReplicas": 1, "conditions": [refused]},
+    }
+    status = conclude(service(), Observed(plan=PLAN, replicas=replicas(live)), None, NOW)
+    told = {c.type: (c.status.value, c.reason, c.message) for c in status.conditions}
+    for condition in ("Ready", "Progressing"):
+        assert told[condition][:2] == ("False", "PodsRefused")
+        assert words in told[condition][2]
+    mended = {**live, "status": {**live["status"], "conditions": [{**refused, "status": "False"}]}}
+    assert verdicts(Observed(plan=PLAN, replicas=replicas(mended)))["Ready"] == ("False", "Starting")
 
 
 def test_no_hardware_yet_is_unknown_and_pods_that_run_all_the_same_are_not_held_back():

@@ -61,6 +61,21 @@ def main(**fields: Any) -> dict[str, Any]:
         ),
         ({"spec": {"hostAliases": {}}}, "spec.template.spec.hostAliases", "must be a list"),
         (
+            main(resources={"limits": {"memory": "8Gb"}}),
+            "spec.template.spec.containers[0].resources.limits.memory",
+            'is "8Gb", but must be a quantity such as 16Gi, 500m or 2',
+        ),
+        (
+            {"spec": {"containers": [{"name": "side", "resources": {"requests": {"nvidia.com/gpu": "two"}}}]}},
+            "spec.template.spec.containers[0].resources.requests.nvidia.com/gpu",
+            "must be a quantity such as 16Gi, 500m or 2",
+        ),
+        (
+            {"spec": {"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "big"}}]}},
+            "spec.template.spec.volumes[0].emptyDir.sizeLimit",
+            "must be a quantity such as 16Gi, 500m or 2",
+        ),
+        (
             {"spec": {"securityContext": {"runAsUser": True}}},
             "spec.template.spec.securityContext.runAsUser",
             "must be a whole number, without quotes",
@@ -89,7 +104,8 @@ def test_a_field_like_none_that_is_known_may_be_a_newer_kubernetes_and_is_a_find
         },
         {"spec": {"tolerations": None, "volumes": [{"name": "v", "$patch": "delete"}], "$setElementOrder/volumes": []}},
         {"spec": {"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": 1024}}]}},
-        main(resources={"limits": {"cpu": 4, "memory": "1Gi", "rdma/ib": 1}}, ports=[{"containerPort": 9000}]),
+        main(resources={"requests": {"cpu": 0.5, "memory": "1e9", "ephemeral-storage": "1.5Ti", "hugepages-2Mi": None}}),
+        main(resources={"limits": {"cpu": "500m", "memory": "1Gi", "rdma/ib": 1}}, ports=[{"containerPort": 9000}]),
         main(livenessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 3}),
         main(readinessProbe={"httpGet": {"path": "/", "port": 8001}}),
         main(volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "s"}], securityContext={"privileged": False}),
