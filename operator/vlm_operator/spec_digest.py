@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 
 from vlm_api.spec import VLMServiceSpec
@@ -47,12 +46,12 @@ def spec_digest(spec: VLMServiceSpec) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _said(everything: Mapping[str, Any], chosen: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+def _said(everything: dict[str, Any], chosen: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
     """``everything`` without later fields that nobody set. A field with a map in ``first`` has fields of its own."""
     found: dict[str, Any] = {}
     for name, value in everything.items():
         below = first.get(name)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
+        if isinstance(below, dict) and isinstance(value, dict):
             found[name] = _said(value, chosen.get(name) or {}, below)
         elif name in first or name in chosen:
             found[name] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from vlm_operator.engines.catalogue import known, newest
@@ -16,6 +17,7 @@ _IN_TAG: Final = re.compile(r"[-.]cu(\d{2})(\d?)(?![0-9a-z])")
 _SAME: Final = re.compile(r"v?[0-9.]+(?:[.-]?post[0-9]+)?(?:-runtime)?")
 
 
+@lru_cache(maxsize=256)
 def image_cuda(image: str) -> Cuda | None:
     """The CUDA that an image is built for; None where neither its tag nor ``known.yaml`` says so.
 

@@ -29,7 +29,6 @@ class Budget:
     embedding_cache_mib: int
     kv_token_bytes: int | None
     request_tokens: int
-    """Tokens of one declared request: text in, images, text out."""
     requests: int | None
     """Requests that run at once, where limited."""
     activations_mib: int | None = None
@@ -66,6 +65,13 @@ class Budget:
         return said or "nothing is known"
 
 
+def request_tokens(context: Context) -> int:
+    """Tokens of one declared request: text in, images, text out."""
+    workload = context.spec.workload
+    images = context.image.tokens * workload.images.per_request if context.image else 0
+    return (workload.input_tokens or DEFAULT_INPUT_TOKENS) + images + (workload.output_tokens or DEFAULT_OUTPUT_TOKENS)
+
+
 def budget(context: Context, declared: Declared) -> Budget:
     """The memory of one device as the settings declared so far share it out."""
     spec, gpu = context.spec, context.gpu
@@ -94,8 +100,6 @@ def budget(context: Context, declared: Declared) -> Budget:
             )
         )
         reserved = max(device - int(device * share), 0)
-    workload = spec.workload
-    images = context.image.tokens * workload.images.per_request if context.image else 0
     kv_bytes = 1 if str(declared.value("kv_cache_dtype") or "").startswith("fp8") else 2
     cache = declared.value("SGLANG_VLM_CACHE_SIZE_MB")
     weights = memory.weights_mib(_quantized(context.model, declared), tensor * pipeline)
@@ -110,9 +114,7 @@ def budget(context: Context, declared: Declared) -> Budget:
         reserved_mib=reserved,
         embedding_cache_mib=_number(cache, ENGINE_EMBEDDING_CACHE_MIB) if context.cuda else 0,
         kv_token_bytes=memory.kv_bytes_per_token(context.model, tensor, pipeline, kv_bytes),
-        request_tokens=(workload.input_tokens or DEFAULT_INPUT_TOKENS)
-        + images
-        + (workload.output_tokens or DEFAULT_OUTPUT_TOKENS),
+        request_tokens=request_tokens(context),
         requests=int(limit) if limit else None,
     )
 

@@ -55,12 +55,13 @@ def choose_hardware(
     product's name, so that the choice does not hang on the order of nodes.
     """
     needed = devices_per_pod(spec)
-    pod = spec.template.get("spec") or {}
+    written = spec.template.get("spec")
+    pod = written if isinstance(written, Mapping) else {}
     passed: list[PassedOver] = []
     usable: list[NodeFacts] = []
     never: list[tuple[str, str]] = []  # (reason, sentence) of what can never work
     for node in sorted(nodes, key=lambda n: n.name):
-        why = _no_gpu(node) or refusal(node, pod if isinstance(pod, Mapping) else {}) or _not_wished(spec, node)
+        why = _no_gpu(node) or refusal(node, pod) or _not_wished(spec, node)
         if why is None and node.gpu is not None:
             impossible = _impossible(spec, node.gpu, needed)
             if impossible is None:

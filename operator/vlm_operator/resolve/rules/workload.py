@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vlm_api.plan import Finding, Setting, Severity, Source
 from vlm_operator import memory
 from vlm_operator.engines.faults import has_fault, mended
-from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, budget
+from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, budget, request_tokens
 from vlm_operator.resolve.conditions import travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared, applied, left
 
@@ -94,13 +94,13 @@ def _process_config(context: Context) -> dict[str, object] | None:
 
 def consistent(context: Context, declared: Declared) -> Iterator[Finding]:
     """Findings for numbers in the spec that work against each other."""
-    total = budget(context, declared)
+    tokens = request_tokens(context)
     length = declared.value("context_length")
-    if length is not None and int(length) < total.request_tokens:
+    if length is not None and int(length) < tokens:
         yield Finding(
             severity=Severity.WARNING,
             reason="ContextTooShort",
-            message=f"a declared request has {total.request_tokens:,} tokens with its images, and context_length is "
+            message=f"a declared request has {tokens:,} tokens with its images, and context_length is "
             f"{length}: the engine refuses such requests; raise context_length or lower the workload's tokens",
             path=context.choices.settings["context_length"].path,
         )
@@ -115,11 +115,11 @@ def consistent(context: Context, declared: Declared) -> Iterator[Finding]:
             path=limits.path,
         )
     most = declared.value("max_total_tokens")
-    if most is not None and context.cuda and int(most) < total.request_tokens:
+    if most is not None and context.cuda and int(most) < tokens:
         yield Finding(
             severity=Severity.WARNING,
             reason="ContextTooShort",
-            message=f"a declared request has {total.request_tokens:,} tokens with its images, and max_total_tokens limits the "
+            message=f"a declared request has {tokens:,} tokens with its images, and max_total_tokens limits the "
             f"whole KV cache to {most}: no such request is served; raise it, or leave it to the engine",
             path=context.choices.settings["max_total_tokens"].path,
         )
