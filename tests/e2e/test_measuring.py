@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from e2e import transformers_serve
 from e2e.conftest import Served
 from e2e.test_failures import kill
 from e2e.world import Json, World, eventually
@@ -114,6 +115,32 @@ def test_a_twin_that_runs_one_request_at_a_time_is_named_slower(vlm: Command, se
     _, twin = found["targets"]
     assert twin["name"] == "max_running_requests=1"
     assert twin["engine"]["settings"]["max_running_requests"] == 1
+    assert vlm.left_behind() == []
+
+
+def test_another_server_that_speaks_the_openai_api_is_measured_to_the_end(
+    vlm: Command, served: Served, record_property: Record
+) -> None:
+    load = ("--requests", "4", "--concurrency", "4", "--rounds", "5")
+    with transformers_serve.running(served.world):
+        code, out, errors = vlm("bench", served.name, "--against", transformers_serve.URL, *load)
+        assert code == 1, out
+        assert "name its model (--against-model)" in errors
+        begun = time.monotonic()
+        named = ("--against-model", transformers_serve.MODEL)
+        found = measured(vlm, served.name, "--against", transformers_serve.URL, *named, *load)
+        record_property("ten rounds against transformers serve", f"{time.monotonic() - begun:.0f} s")
+    one, other = found["targets"]
+    assert (one["name"], other["name"]) == (served.name, transformers_serve.URL)
+    for target in (one, other):
+        [result] = target["results"]
+        assert (result["rounds"], result["requests"], result["failures"]) == (5, 20, 0)
+        assert result["outputTokensPerSecond"] > 0
+        assert 0 < result["ttftP50Milliseconds"] <= result["ttftP99Milliseconds"]
+    [comparison] = found["comparisons"]
+    ratio = comparison["ratios"]["requests/s"]
+    assert (comparison["winner"] is None) is (ratio["low"] <= 1 <= ratio["high"])
+    assert any("does not know ignore_eos" in note for note in found["notes"])
     assert vlm.left_behind() == []
 
 

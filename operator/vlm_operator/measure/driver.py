@@ -12,6 +12,7 @@ Of what servers say only the asked-for fields leave the pod, so no key can.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import itertools
 import json
 import os
@@ -22,17 +23,30 @@ import time
 import traceback
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 MARK = "vlm-bench "
 ERROR_LENGTH = 300
 PROGRESS_SECONDS = 0.5
+KEYS = "BENCH_KEY_"  # how the variables begin that hold the servers' keys
 BACKEND = "sglang-oai-chat"
 # A round in which more fail than this share ends the measurement: the server is gone, or refuses the load.
 MOST_FAILURES = 0.5
-
+ASK_SECONDS = 10
+# The first request may wait for a model to be loaded or for kernels to be compiled.
+FIRST_ANSWER_SECONDS = 600
+# No answer, too many requests, and what stands before a server that starts.
+NOT_READY = (0, 408, 429, 502, 503, 504)
+# How a request may say how many tokens it wants. OpenAI's API knows no ignore_eos and calls max_tokens deprecated; some
+# servers know max_tokens only, and ignore or refuse the other; OpenAI's newest models refuse max_tokens.
+WORDS = (
+    ("ignore_eos", "max_completion_tokens", "max_tokens"),
+    ("max_completion_tokens", "max_tokens"),
+    ("max_tokens",),
+    ("max_completion_tokens",),
+)
 
 _lines = itertools.count(1)
 
@@ -75,65 +89,128 @@ def _ms(seconds: float) -> float:
 
 
 def _last_line(text: str) -> str:
+    """Where a traceback says what it is about. Servers may repeat the key that they refuse."""
+    for name, key in os.environ.items():
+        if key and name.startswith(KEYS):
+            text = (text or "").replace(key, "...")
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     return lines[-1][:ERROR_LENGTH] if lines else ""
 
 
-def ask(url: str, key: str | None, seconds: float = 10) -> bytes | None:
-    """A GET; None where there is no answer. No proxy: servers are in the cluster, or told by their URL."""
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+def fetch(url: str, key: str | None, seconds: float, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
+    """The status and what was said; 0 and the reason where there is no answer. A body makes it a POST.
+
+    No proxy: servers are in the cluster, or told by their URL.
+    """
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    data = None
+    if body is not None:
+        headers["Content-Type"], data = "application/json", json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=seconds) as answer:
-            body: bytes = answer.read()
-            return body
-    except (OSError, ValueError):
-        return None
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(65536)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return 0, str(getattr(error, "reason", error)).encode()
 
 
-def wait_until_ready(target: dict[str, Any], key: str | None, seconds: float) -> bool:
-    """Whether the server lists its models within the time."""
+def ask(url: str, key: str | None) -> bytes | None:
+    """A GET; None where there is no answer, or another than 200."""
+    status, body = fetch(url, key, ASK_SECONDS)
+    return body if status == 200 else None
+
+
+def said(status: int, body: bytes) -> str:
+    """A refusal in one line. Servers that speak OpenAI's API tell it in several shapes."""
+    text = body.decode(errors="replace")
+    try:
+        found = json.loads(text)
+        for name in ("error", "detail", "message"):
+            found = found.get(name, found) if isinstance(found, dict) else found
+        text = found if isinstance(found, str) else json.dumps(found)
+    except ValueError:
+        pass
+    return ": ".join(filter(None, [f"HTTP {status}" if status else "", _last_line(text)]))
+
+
+def wait_until_ready(target: dict[str, Any], key: str | None, seconds: float) -> str | None:
+    """Finds out what the server calls its model, and how a server that is not ours wants to be asked.
+
+    Waits so long for one that is not ready yet. Why it cannot be measured; None where it can.
+    """
     deadline = time.monotonic() + seconds
     while True:
-        body = ask(target["url"] + "/v1/models", key)
-        if body is not None:
-            if not target.get("model"):
-                listed = json.loads(body).get("data") or [{}]
-                target["model"] = listed[0].get("id")
-            return True
+        soon, why = _look(target, key)
+        if not why:
+            return None
+        if not soon:
+            return why
         if time.monotonic() > deadline:
-            return False
+            return f"{why}; so it was for {seconds} s"
         time.sleep(1)
 
 
-def takes_ignore_eos(target: dict[str, Any], key: str | None) -> bool:
-    """Whether the server takes the benchmark's field ``ignore_eos``, which the OpenAI API does not know."""
-    question = [{"role": "user", "content": "Hello"}]
-    body = {"model": target["model"], "messages": question, "max_completion_tokens": 1, "ignore_eos": True}
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    url = target["url"] + "/v1/chat/completions"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def _look(target: dict[str, Any], key: str | None) -> tuple[bool, str]:
+    """Whether it may be otherwise soon, and what stands against it; an empty text where nothing does."""
+    if not target.get("unknown") or not target.get("model"):
+        status, body = fetch(target["url"] + "/v1/models", key, ASK_SECONDS)
+        if status != 200:
+            nameless = target.get("unknown") and status not in (*NOT_READY, 401, 403)
+            advice = ": name its model (--against-model)" if nameless else ""
+            return status in NOT_READY, f"{target['url']}/v1/models: {said(status, body)}{_about(status)}{advice}"
+        target["model"] = target.get("model") or _first_model(body)
+        if not target["model"]:
+            return False, f"{target['url']} lists no model: name one (--against-model)"
+    return _question(target, key) if target.get("unknown") else (False, "")
+
+
+def _first_model(body: bytes) -> str | None:
     try:
-        with opener.open(request, timeout=600) as answer:
-            answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code not in (400, 422)
-    except OSError:
-        pass
-    return True
+        return str(json.loads(body)["data"][0]["id"])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _about(status: int) -> str:
+    return " (does it want another key?)" if status in (401, 403) else ""
+
+
+def _question(target: dict[str, Any], key: str | None) -> tuple[bool, str]:
+    """Asks for one token, in the benchmark's words and then in fewer, until the server takes them."""
+    url = target["url"] + "/v1/chat/completions"
+    refusals: dict[str, None] = {}
+    for fields in WORDS:
+        body = {"model": target["model"], "messages": [{"role": "user", "content": "Hello"}]}
+        status, answer = fetch(url, key, FIRST_ANSWER_SECONDS, {**body, **worded(1, fields)})
+        if status == 200:
+            target["fields"] = fields
+            return False, ""
+        refusals[said(status, answer) + _about(status)] = None
+        if status not in (400, 422):
+            return status in NOT_READY, f"{url}: {list(refusals)[-1]}"
+    return False, f"{url} refuses a short question: {'; '.join(refusals)}"
+
+
+def worded(tokens: Any, fields: Sequence[str]) -> dict[str, Any]:
+    """How many tokens are wanted, in those fields."""
+    return {name: True if name == "ignore_eos" else tokens for name in fields}
 
 
 @contextlib.contextmanager
-def plain_requests(aiohttp: Any) -> Iterator[None]:
-    """Inside, requests are sent as the OpenAI API has them, with the older name of ``max_completion_tokens`` besides."""
+def asked_with(fields: Sequence[str], aiohttp: Any) -> Iterator[None]:
+    """Inside, requests say how many tokens they want in those fields and in no others."""
     original = aiohttp.ClientSession
 
     class PlainSession(original):  # type: ignore[valid-type,misc]
         def post(self, url: Any, *, json: Any = None, **options: Any) -> Any:
             if isinstance(json, dict):
-                json = {name: value for name, value in json.items() if name != "ignore_eos"}
-                json["max_tokens"] = json.get("max_completion_tokens")
+                tokens = json.get("max_completion_tokens")
+                json = {name: value for name, value in json.items() if name not in WORDS[0]}
+                json.update(worded(tokens, fields))
             return super().post(url, json=json, **options)
 
     aiohttp.ClientSession = PlainSession
@@ -207,7 +284,8 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
         output = os.path.join(folder, "result.jsonl")
         sys.argv = ["sglang.benchmark.serving", *arguments(target, run, options["load"], output)]
         try:
-            plain = plain_requests(serving.aiohttp) if target.get("plain") else contextlib.nullcontext()
+            fields = target.get("fields")
+            plain = asked_with(fields, serving.aiohttp) if fields else contextlib.nullcontext()
             with contextlib.redirect_stdout(sys.stderr), plain:
                 serving.cli_main()
         except (Exception, SystemExit):
@@ -258,16 +336,10 @@ def main(text: str) -> int:
         return 1
     for target in targets:
         key = os.environ.get(target.get("key_variable") or "") or None
-        if not wait_until_ready(target, key, options["ready_seconds"]):
-            said = f"{target['url']}/v1/models gave no answer within {options['ready_seconds']} s"
-            say("failed", message=f"{said}: is it ready, and is its key the right one?")
+        if why := wait_until_ready(target, key, options["ready_seconds"]):
+            say("failed", message=why)
             return 1
-        if not target.get("model"):
-            say("failed", message=f"{target['url']} lists no model: name one (--against-model)")
-            return 1
-        if target.get("unknown"):
-            target["plain"] = not takes_ignore_eos(target, key)
-    plain = [target["name"] for target in targets if target.get("plain")]
+    plain = [target["name"] for target in targets if "ignore_eos" not in target.get("fields", WORDS[0])]
     say("ready", models=[t["model"] for t in targets], plain=plain)
     for run in options["runs"]:
         if not measure(serving, targets[run["target"]], run, options):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from vlm_api.names import CACHE_MOUNT, GROUP, LABEL_MANAGED_BY, MAIN_CONTAINER
 from vlm_operator.errors import InvalidInput
+from vlm_operator.measure.driver import KEYS
 from vlm_operator.measure.load import Load
 from vlm_operator.measure.schedule import Run
 from vlm_operator.measure.target import COUNTERS, Target
@@ -82,7 +83,7 @@ def bench_job(
         LABEL_MANAGED_BY: MANAGER,
         LABEL_MEASURED: service,
     }
-    variables = [f"BENCH_KEY_{index}" for index in range(len(targets))]
+    variables = [f"{KEYS}{index}" for index in range(len(targets))]
     options = {
         "targets": [target.to_json(variable) for target, variable in zip(targets, variables, strict=True)],
         "runs": [run.to_json() for run in runs],

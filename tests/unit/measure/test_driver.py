@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import http.server
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -34,10 +35,12 @@ class Engine(http.server.BaseHTTPRequestHandler):
             "/server_info": json.dumps(info),
             "/metrics": f'vlmserve_images_received_total{{pid="1"}} {type(self).images}.0\n',
         }[self.path]
-        self.send_response(
-            200 if self.headers.get("Authorization") == f"Bearer {KEY}" or self.path == "/metrics" else 401
-        )
+        given = self.headers.get("Authorization")
+        allowed = given == f"Bearer {KEY}" or self.path == "/metrics"
+        self.send_response(200 if allowed else 401)
         self.end_headers()
+        if not allowed:
+            text = json.dumps({"error": {"message": f"no such key: {str(given).removeprefix('Bearer ')}"}})
         self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:
@@ -176,60 +179,162 @@ def test_a_benchmark_that_sends_nothing_says_why(
     assert rounds_of(events)[0].errors == {"SystemExit: no processor in /models/m": 8}
 
 
-def test_a_server_that_does_not_answer_is_named(
+def test_a_server_that_wants_another_key_is_named_and_the_key_is_not(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("BENCH_KEY_0", "wrong")
-    code, events, _ = drive(Benchmark({}), url, monkeypatch, capsys, ready_seconds=0)
+    monkeypatch.setenv("BENCH_KEY_0", "sk-of-another-server")
+    code, events, printed = drive(Benchmark({}), url, monkeypatch, capsys, ready_seconds=600)
     assert code == 1
     assert events[-1]["event"] == "failed"
-    assert f"{url}/v1/models gave no answer within 0 s" in events[-1]["message"]
+    assert f"{url}/v1/models: HTTP 401: no such key: ... (does it want another key?)" in events[-1]["message"]
+    assert "sk-of-another-server" not in printed
 
 
-class Strict(Engine):
-    """Takes what the OpenAI API knows, and nothing else."""
+def test_a_server_that_does_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        code, events, _ = drive(Benchmark({}), url, monkeypatch, capsys, ready_seconds=0)
+    assert code == 1
+    assert f"{url}/v1/models: " in events[-1]["message"]
+    assert "refused" in events[-1]["message"]
+    assert "so it was for 0 s" in events[-1]["message"]
+
+
+class Other(http.server.BaseHTTPRequestHandler):
+    """A server that is not ours: it lists no models, and knows only some fields of a request."""
 
     asked: list[dict[str, Any]]
+    known: tuple[str, ...]
+    starts_after = 0
+
+    def do_GET(self) -> None:
+        self._answer(500, b"Internal Server Error")
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         type(self).asked.append(body)
-        self.send_response(422 if "ignore_eos" in body else 200)
-        self.send_header("Content-Length", "2")
+        unknown = sorted({"ignore_eos", "max_completion_tokens", "max_tokens"} & body.keys() - set(self.known))
+        if len(self.asked) <= self.starts_after:
+            self._answer(503, b"still loading")
+        elif body.get("model", "tiny") != "tiny":
+            self._answer(404, b'{"error": {"message": "no such model"}}')
+        elif unknown:
+            self._answer(422, json.dumps({"detail": f"unexpected: {unknown}"}).encode())
+        else:
+            self._answer(200, b"{}")
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(b"{}")
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 @pytest.fixture
-def strict(url: str) -> Iterator[str]:
-    Strict.asked = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Strict)
+def other(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(Other, "asked", [], raising=False)
+    monkeypatch.setattr(Other, "known", ("max_completion_tokens", "max_tokens"), raising=False)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
 
 
+def theirs(url: str, **changes: Any) -> list[dict[str, Any]]:
+    target = {"name": "theirs", "url": url, "tokenizer": "m", "model": "tiny", "key_variable": None, "unknown": True}
+    return [target | changes]
+
+
 @pytest.mark.filterwarnings("ignore:Inheritance class PlainSession:DeprecationWarning")
-def test_a_server_that_knows_the_openai_api_only_is_asked_in_its_words(
-    strict: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "known",
+    [
+        ("ignore_eos", "max_completion_tokens", "max_tokens"),
+        ("max_completion_tokens", "max_tokens"),
+        ("max_tokens",),
+        ("max_completion_tokens",),
+    ],
+)
+def test_another_server_is_asked_in_the_words_that_it_knows(
+    known: tuple[str, ...], other: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(Other, "known", known)
     benchmark = Benchmark({})
 
     async def post(request_func_input: int, pbar: Any = None) -> Output:
         body = {"messages": [], "max_completion_tokens": 16, "ignore_eos": True}
         async with (
             aiohttp.ClientSession() as session,
-            session.post(f"{strict}/v1/chat/completions", json=body) as answer,
+            session.post(f"{other}/v1/chat/completions", json=body) as answer,
         ):
             return Output(answer.status == 200)
 
     benchmark.ASYNC_REQUEST_FUNCS[driver.BACKEND] = post  # type: ignore[assignment]
-    target = {"name": "theirs", "url": strict, "tokenizer": "m", "key_variable": "BENCH_KEY_0", "unknown": True}
-    _, events, _ = drive(benchmark, strict, monkeypatch, capsys, targets=[target])
-    assert events[0]["plain"] == ["theirs"]
+    _, events, _ = drive(benchmark, other, monkeypatch, capsys, targets=theirs(other))
+    assert events[0]["plain"] == ([] if "ignore_eos" in known else ["theirs"])
     assert [each.failures for each in rounds_of(events)] == [0, 0]
-    question, *asked = Strict.asked
-    assert question["ignore_eos"]
-    assert asked == [{"messages": [], "max_completion_tokens": 16, "max_tokens": 16}] * 16
+    wanted = {name: True if name == "ignore_eos" else 16 for name in known}
+    assert Other.asked[-16:] == [{"messages": [], **wanted}] * 16
     assert "PlainSession" not in aiohttp.ClientSession.__name__
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class PlainSession:DeprecationWarning")
+def test_another_server_that_still_starts_is_waited_for(
+    other: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(driver.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(Other, "starts_after", 2)
+    _, events, _ = drive(Benchmark({}), other, monkeypatch, capsys, targets=theirs(other), ready_seconds=60)
+    assert events[-1]["event"] == "end"
+    assert events[-1]["complete"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "known", "said"),
+    [
+        ({"model": None}, (), "/v1/models: HTTP 500: Internal Server Error: name its model (--against-model)"),
+        ({"model": "huge"}, (), "/v1/chat/completions: HTTP 404: no such model"),
+        ({}, (), "HTTP 422: unexpected: ['max_tokens']; HTTP 422: unexpected: ['max_completion_tokens']"),
+    ],
+)
+def test_what_another_server_says_against_it_is_told_at_once(
+    changes: dict[str, Any],
+    known: tuple[str, ...],
+    said: str,
+    other: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Other, "known", known)
+    code, events, _ = drive(
+        Benchmark({}), other, monkeypatch, capsys, targets=theirs(other, **changes), ready_seconds=600
+    )
+    assert code == 1
+    assert events[-1]["event"] == "failed"
+    assert said in events[-1]["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"message": "too long", "type": "BadRequest", "code": 400}}',
+        b'{"error": "too long"}',
+        b'{"object": "error", "message": "too long"}',
+        b'{"detail": "too long"}',
+        b"<html>\ntoo long\n",
+    ],
+)
+def test_a_refusal_is_read_in_every_shape_that_servers_give_it(body: bytes) -> None:
+    assert driver.said(400, body) == "HTTP 400: too long"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"data": []}', b'{"data": [{}]}'])
+def test_a_list_without_a_model_is_none(body: bytes) -> None:
+    assert driver._first_model(body) is None
