@@ -25,7 +25,7 @@ from vlm_operator.errors import InvalidInput
 from vlm_operator.kube.ownership import owner_reference
 from vlm_operator.measure.interval import FEWEST_PAIRS
 from vlm_operator.measure.job import bench_job
-from vlm_operator.measure.load import Load, load_of
+from vlm_operator.measure.load import Load, load_of, waiting
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import Round, round_of
 from vlm_operator.measure.schedule import schedule
@@ -49,6 +49,8 @@ def bench(options: argparse.Namespace) -> int:
             concurrency=_levels(options.concurrency),
             requests=options.requests,
         )
+        if said := waiting(load, subject.planned().get("max_running_requests"), subject.replicas):
+            notes = [*notes, said]
         changes, passed = _changes(options, subject)
         with ends_on_signals(), Records.begin(options.folder, options.name) as records:
             results = []

@@ -31,7 +31,7 @@ def print_result(console: Console, result: Result) -> None:
     _print_engine(console, result)
     for comparison in result.comparisons:
         _print_comparison(console, comparison)
-    for note in result.notes:
+    for note in result.remarks:
         console.print(Text(f"{INDENT}note: {note}", style="yellow"))
 
 

@@ -73,7 +73,8 @@ class Comparison:
         faster, slower, share = self.first, self.second, found.value
         if found.value < 1:
             faster, slower, share = slower, faster, 1 / found.value
-        return f"{faster} answers {share - 1:.1%} more requests/s than {slower} ({self.first} to {self.second}: {told})"
+        more = f"{share - 1:.1%} more requests/s than" if share < 2 else f"{share:.1f} times the requests/s of"
+        return f"{faster} answers {more} {slower} ({self.first} to {self.second}: {told})"
 
     def to_json(self) -> dict[str, Any]:
         """For files."""

@@ -58,6 +58,16 @@ class Load:
         )
 
 
+def waiting(load: Load, running_requests: object, replicas: int) -> str | None:
+    """What to say where more requests are sent at once than the engines run; None where they run them all."""
+    if not isinstance(running_requests, int) or max(load.concurrency) <= running_requests * max(replicas, 1):
+        return None
+    return (
+        f"max_running_requests is {running_requests}: of more at once than {running_requests * max(replicas, 1)}, "
+        "the rest waits in the engine, and the time to the first token holds that wait"
+    )
+
+
 def load_of(
     service: VLMService, *, replicas: int = 1, concurrency: Sequence[int] = (), requests: int | None = None
 ) -> tuple[Load, list[str]]:

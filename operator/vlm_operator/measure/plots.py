@@ -32,6 +32,8 @@ STYLE: Final[Any] = {
     "figure.constrained_layout.use": True,
 }
 WIDTH_INCHES: Final = 7.6
+# Ratios further apart than this are drawn on a logarithmic axis.
+LINEAR_SPAN: Final = 3.0
 
 
 def available() -> bool:
@@ -110,6 +112,8 @@ def curve_plot(result: Result) -> str:
 
 def ratio_plot(rows: Sequence[tuple[str, float, float, float]], title: str) -> str:
     """Ratios with their intervals: label, ratio, low, high. The line at 1 is no difference."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
     with _figure(0.9 + 0.38 * len(rows)) as (figure, (axes,)):
         for place, (_, value, low, high) in enumerate(reversed(rows)):
             colour = "#777777" if low <= 1 <= high else COLOURS[0]
@@ -119,6 +123,13 @@ def ratio_plot(rows: Sequence[tuple[str, float, float, float]], title: str) -> s
                 f"{value:.3f}", (value, place), textcoords="offset points", xytext=(0, 6), ha="center", fontsize=8
             )
         axes.axvline(1, color="black", linewidth=1)
+        ends = [1.0, *(low for _, _, low, _ in rows), *(high for *_, high in rows)]
+        if min(ends) > 0 and max(ends) / min(ends) > LINEAR_SPAN:
+            # Half as fast is as far from 1 as twice as fast.
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.minorticks_off()
         axes.set_yticks(range(len(rows)), [label for label, *_ in reversed(rows)])
         axes.set_ylim(-0.6, len(rows) - 0.2)
         axes.set_xlabel(title)

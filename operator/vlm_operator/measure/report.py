@@ -12,6 +12,7 @@ from vlm_operator.measure.curve import METHOD
 from vlm_operator.measure.interval import CONFIDENCE
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import PERCENTS
+from vlm_operator.measure.twin import word
 
 NO_PLOTS: Final = "Plots are left out, since Matplotlib is not installed: pip install 'vlm-operator[report]'."
 _NUMBER: Final = re.compile(r"[-≤ ]*[0-9][0-9,.]*(e-?[0-9]+)?%?( to [0-9,.]+)?|-")
@@ -23,7 +24,7 @@ table { border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabula
 th, td { padding: .25rem .8rem .25rem 0; text-align: right; vertical-align: top }
 td.text, th.text { text-align: left } th { color: #555; font-weight: 600 }
 tbody tr { border-top: 1px solid #eee }
-pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; border-radius: 4px }
+pre { background: #f5f5f5; padding: .8rem; white-space: pre-wrap; overflow-wrap: anywhere; border-radius: 4px }
 .verdict { font-weight: 600; font-size: 1.05rem } .bad { color: #b00020 } .note { color: #555 }
 svg { width: 100%; max-width: 760px; height: auto; display: block }
 """
@@ -117,7 +118,7 @@ def _result(result: Result, *, several: bool) -> list[str]:
     parts.append(paragraph("TTFT: time to the first token. TPOT: time per token after it. Over all requests.", "note"))
     parts += _ratios(result)
     parts += _engine(result)
-    parts += [paragraph(f"Note: {note}.", "note") for note in result.notes]
+    parts += [paragraph(f"Note: {note}.", "note") for note in result.remarks]
     return parts
 
 
@@ -153,7 +154,7 @@ def _engine(result: Result) -> list[str]:
     said = result.said(0)
     rows = [(name, planned, said.get(name, "not told")) for name, planned in result.planned.items()]
     if rows:
-        parts.append(table(["setting", "planned", "in use"], rows))
+        parts.append(table(["setting", "planned", "in use"], [(n, word(p), word(s)) for n, p, s in rows]))
     for index, name in enumerate(result.targets):
         if counted := result.counted(index):
             text = ", ".join(f"{value:,.0f} {what}" for what, value in counted.items())

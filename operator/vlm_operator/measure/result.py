@@ -10,7 +10,7 @@ from typing import Any, Final
 from vlm_operator.measure.compare import Comparison, compare
 from vlm_operator.measure.curve import Knee, knee
 from vlm_operator.measure.load import Load
-from vlm_operator.measure.rounds import Round, Summary, counted_by_engine, summarize
+from vlm_operator.measure.rounds import Round, Summary, counted_by_engine, summarize, unsteady
 from vlm_operator.measure.twin import Change
 
 # Counter of the engine -> how tables call it.
@@ -57,6 +57,12 @@ class Result:
     def knees(self) -> list[Knee | None]:
         """For each target."""
         return [knee([s for s in self.summaries if s.target == index]) for index in range(len(self.targets))]
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        """The notes, and what the rounds themselves give reason to say."""
+        found = [unsteady(each, self.targets[each.target]) for each in self.summaries]
+        return [*self.notes, *filter(None, found)]
 
     @property
     def has_curve(self) -> bool:
@@ -116,7 +122,7 @@ class Result:
                 for index, name in enumerate(self.targets)
             ],
             "comparisons": [c.to_json() for c in self.comparisons],
-            "notes": list(self.notes),
+            "notes": self.remarks,
         }
 
 

@@ -13,6 +13,8 @@ from vlm_operator.measure.driver import MARK
 from vlm_operator.measure.interval import percentile
 
 PERCENTS: Final = (50, 95, 99)
+# Rounds of one load that differ by this factor did not have the same machine to themselves.
+UNSTEADY: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,15 @@ class Summary:
             **{f"ttftP{p}Milliseconds": _rounded(self.ttft_ms[p]) for p in PERCENTS},
             **{f"tpotP{p}Milliseconds": _rounded(self.tpot_ms[p]) for p in PERCENTS},
         }
+
+
+def unsteady(each: Summary, name: str) -> str | None:
+    """What to say of rounds that differ too much for any of their numbers to mean something; None where they do not."""
+    if each.failures or each.fastest_round <= UNSTEADY * each.slowest_round:
+        return None
+    span = f"{each.slowest_round:.2f} to {each.fastest_round:.2f} requests/s"
+    told = f"rounds of {name} at {each.concurrency} at once differ widely ({span})"
+    return f"{told}, as they do where other work shares the machine"
 
 
 def _rounded(value: float | None) -> float | None:

@@ -50,10 +50,11 @@ class Change:
     @property
     def label(self) -> str:
         """As tables call the twin."""
-        return f"without {self.name}" if self.value is None else f"{self.name}={_word(self.value)}"
+        return f"without {self.name}" if self.value is None else f"{self.name}={word(self.value)}"
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
+    """A setting's value as manifests have it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -73,7 +74,7 @@ def setting_change(service: VLMService, plan: PlanStatus, name: str, value: Any)
     found = _find(plan, name)
     planned = found.value if found is not None and found.applied else None
     if planned is not None and planned == value:
-        raise InvalidInput("--set", f"{name} is {_word(value)} in {service.name} already: choose another value")
+        raise InvalidInput("--set", f"{name} is {word(value)} in {service.name} already: choose another value")
     return Change(name, value, planned)
 
 

@@ -11,7 +11,7 @@ from vlm_api.spec import SecretKeyRef
 from vlm_api.status import VLMService
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.job import bench_job
-from vlm_operator.measure.load import load_of
+from vlm_operator.measure.load import load_of, waiting
 from vlm_operator.measure.schedule import schedule
 from vlm_operator.measure.target import Target, checked_url, secret_reference, tokenizer_of
 
@@ -48,6 +48,15 @@ def test_a_workload_that_repeats_images_is_told_that_this_load_does_not() -> Non
 def test_numbers_that_are_none_are_refused(concurrency: list[int], requests: int | None) -> None:
     with pytest.raises(InvalidInput, match="give"):
         load_of(service(WORKLOAD), concurrency=concurrency, requests=requests)
+
+
+def test_more_at_once_than_the_engines_run_is_said_to_wait() -> None:
+    load, _ = load_of(service(WORKLOAD), concurrency=[4, 16])
+    said = waiting(load, 4, 2)
+    assert said is not None
+    assert said.startswith("max_running_requests is 4: of more at once than 8, the rest waits")
+    assert waiting(load, 8, 2) is None
+    assert waiting(load, None, 1) is None
 
 
 def test_no_seed_comes_twice_so_no_image_does() -> None:

@@ -53,6 +53,15 @@ def test_a_line_of_the_pods_log_becomes_a_round() -> None:
     assert found.settings == {"a": 1}
 
 
+def test_rounds_that_differ_widely_are_no_measurement_to_rely_on() -> None:
+    shared = result([round_at(1, 0, 4.0), round_at(2, 0, 9.0)])
+    assert shared.remarks == [
+        "rounds of qwen3-vl at 8 at once differ widely (4.44 to 10.00 requests/s), as they do where other work shares "
+        "the machine"
+    ]
+    assert result([round_at(1, 0, 4.0), round_at(2, 0, 7.0)]).remarks == []
+
+
 @pytest.mark.parametrize("line", ["", "Starting warmup...", f"{MARK}not json", '{"event": "round"}'])
 def test_what_others_write_into_the_log_is_passed_over(line: str) -> None:
     assert read_line(line) is None
@@ -66,6 +75,12 @@ def test_the_faster_one_is_named_with_the_ratio_and_its_interval() -> None:
     assert comparison.sentence().startswith(
         "ours answers 19.8% more requests/s than theirs (ours to theirs: 1.198, 95%"
     )
+
+
+def test_one_that_is_several_times_as_fast_is_called_so() -> None:
+    rounds = [round_at(n, t, 4.0 * (5 if t else 1) + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
+    [comparison] = result(rounds, "ours", "theirs").comparisons
+    assert comparison.sentence().startswith("ours answers 5.0 times the requests/s of theirs (ours to theirs: 4.9")
 
 
 def test_the_slower_one_first_gives_the_same_verdict() -> None:
