@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 # Width for files and pipes, where there is no terminal to ask.
 PIPE_WIDTH = 120
+# The narrowest column in which a sentence can be read, and the widest that a value takes of a table.
+LEAST_SENTENCE = 24
+WIDEST_VALUE = 26
 INDENT = "  "
 
 
@@ -47,6 +53,34 @@ def columns(*names: str, last_wraps: bool = True) -> Table:
         ratio = 1 if last and last_wraps else None
         table.add_column((INDENT if first else "") + name, overflow="fold", no_wrap=first, ratio=ratio)
     return table
+
+
+def settings_table(console: Console, names: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
+    """Rows with a name first and a sentence last: a table; below one another where the sentences would get no room."""
+    if _sentence_room(console, names, rows) >= LEAST_SENTENCE:
+        table = columns(*names)
+        for first, *others in rows:
+            table.add_row(INDENT + str(first), *others)
+        console.print(table)
+        return
+    for first, *values, sentence in rows:
+        console.print(indented(first))
+        labelled = [
+            Text.assemble((f"{name.lower()} ", "dim"), value) for name, value in zip(names[1:], values, strict=False)
+        ]
+        console.print(indented(Text(", ").join(labelled), 2))
+        console.print(indented(sentence, 2))
+
+
+def _sentence_room(console: Console, names: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> int:
+    """Columns of the terminal that names and values leave; long values are folded, names never."""
+    first, *values, _ = [max(cell_len(str(cell)) + 2 for cell in column) for column in zip(names, *rows, strict=True)]
+    return console.width - len(INDENT) - first - sum(min(width, WIDEST_VALUE) for width in values)
+
+
+def indented(text: str | Text, steps: int = 1) -> Padding:
+    """A text of any length, all of its lines that far in."""
+    return Padding(Text(text) if isinstance(text, str) else text, (0, 0, 0, len(INDENT) * steps), expand=False)
 
 
 def bar(console: Console, share: float, width: int) -> Text:

@@ -21,7 +21,7 @@ from vlm_api.plan import (
     Source,
 )
 from vlm_api.status import PlanStatus, VLMService
-from vlm_operator.cli.console import INDENT, bar, columns, heading, mib, pairs, shown
+from vlm_operator.cli.console import INDENT, bar, columns, heading, indented, mib, pairs, settings_table, shown
 
 SEVERITY_STYLE: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 SOURCE_STYLE: Final = {
@@ -32,6 +32,8 @@ SOURCE_STYLE: Final = {
 }
 MAX_NODES_SHOWN: Final = 6
 BAR_WIDTH: Final = 32
+# What a row of the memory's sums takes beside its bar: the longest name, MiB and percent.
+SUMS_WIDTH: Final = 40
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,13 @@ def print_findings(console: Console, findings: list[Finding]) -> None:
     order = [Severity.INFO, Severity.WARNING, Severity.ERROR]
     for finding in sorted(findings, key=lambda f: order.index(f.severity)):
         style = SEVERITY_STYLE[finding.severity]
-        place = f"  ({finding.path})" if finding.path else ""
-        console.print(
-            Text(f"{INDENT}{finding.severity.value} {finding.reason}", style=style), Text(place, style="dim"), sep=""
-        )
-        for line in Text(finding.message).wrap(console, max(console.width - 4, 20)):
-            console.print(Text(INDENT * 2) + line)
+        title = f"{finding.severity.value} {finding.reason}"
+        place = f"({finding.path})" if finding.path else ""
+        together = len(INDENT + title + "  " + place) <= console.width
+        console.print(Text(INDENT + title, style=style), Text("  " + place if together else "", style="dim"), sep="")
+        if place and not together:
+            console.print(indented(Text(place, style="dim"), 2))
+        console.print(indented(finding.message, 2))
 
 
 def _print_header(
@@ -137,22 +140,23 @@ def _print_settings(console: Console, settings: list[Setting], engine_says: Engi
     evidence = list(dict.fromkeys(s.evidence for s in (*applied, *alone) if s.evidence))
     if applied:
         console.print(heading("Settings"))
-        table = columns("SETTING", "VALUE", *(["ENGINE SAYS"] if engine_says is not None else []), "SOURCE", "WHY")
-        for setting in applied:
-            source = Text(setting.source.value, style=SOURCE_STYLE.get(setting.source, ""))
-            says = [_says(setting, engine_says)] if engine_says is not None else []
-            table.add_row(INDENT + setting.name, shown(setting.value), *says, source, _why(setting, evidence))
-        console.print(table)
+        says = ["ENGINE SAYS"] if engine_says is not None else []
+        rows = [_applied(each, engine_says, evidence) for each in applied]
+        settings_table(console, ["SETTING", "VALUE", *says, "SOURCE", "WHY"], rows)
     if alone:
         console.print(heading("Left alone"))
-        table = columns("SETTING", "ENGINE TAKES", "WHY")
-        for setting in alone:
-            table.add_row(INDENT + setting.name, _says(setting, engine_says), _why(setting, evidence))
-        console.print(table)
+        left = [(each.name, _says(each, engine_says), _why(each, evidence)) for each in alone]
+        settings_table(console, ["SETTING", "ENGINE TAKES", "WHY"], left)
     if evidence:
         console.print()
         for number, each in enumerate(evidence, 1):
             console.print(pairs([(f"[{number}]", Text(each, style="dim"))]))
+
+
+def _applied(setting: Setting, engine_says: EngineSays | None, evidence: list[str]) -> list[str | Text]:
+    says = [_says(setting, engine_says)] if engine_says is not None else []
+    source = Text(setting.source.value, style=SOURCE_STYLE.get(setting.source, ""))
+    return [setting.name, shown(setting.value), *says, source, _why(setting, evidence)]
 
 
 def _says(setting: Setting, engine_says: EngineSays | None) -> Text:
@@ -189,10 +193,11 @@ def _print_memory(console: Console, memory: PlanMemory, hardware: PlanHardware |
         table = columns("", "", "", last_wraps=False)
         table.show_header = False
         table.columns[1].justify = "right"
+        width = min(BAR_WIDTH, max(console.width - SUMS_WIDTH, 0))
         for name, value in parts:
             share = value / total if value is not None and total else None
             percent = Text("" if share is None else f" {share:.0%}", style="bold red" if (share or 0) > 1 else "")
-            graph = bar(console, share, BAR_WIDTH) + percent if share is not None else percent
+            graph = bar(console, share, width) + percent if share is not None else percent
             table.add_row(INDENT + name, mib(value) if value is not None else "-", graph)
         console.print(table)
     rows = [("/dev/shm", mib(memory.shared_memory_mib)), ("pod", mib(memory.host_memory_mib))]

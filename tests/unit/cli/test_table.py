@@ -128,9 +128,42 @@ def test_what_the_engine_chose_otherwise_than_expected_stands_with_the_expectati
     assert row(text, "attention_backend")[1:4] == ["flashinfer", "(expected", "fa3)"]
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in printed(width).splitlines()) <= width
+
+
+LABELS = {"SETTING", "VALUE", "SOURCE", "WHY", "ENGINE", "SAYS", "TAKES", "value", "engine", "says", "takes", "source"}
+
+
+def words(text: str) -> list[str]:
+    """All words in alphabetical order, without bars, headings of columns and the labels that stand for these."""
+    whole = re.sub(r"Instru\s+ct", "Instruct", text)  # the model's URI alone is longer than what 40 columns leave
+    return sorted(w for w in re.findall(r"[^\s█░,]+", whole) if w not in LABELS)
+
+
+@pytest.mark.parametrize("width", [40, 50, 60])
+@pytest.mark.parametrize("says", [None, EngineSays({"prefill_decode_interval": 1})])
+def test_a_narrow_terminal_shows_every_word_of_a_wide_one_unbroken(width: int, says: EngineSays | None) -> None:
+    assert words(printed(width, says)) == words(printed(200, says))
+
+
+def test_on_a_narrow_terminal_value_and_reason_stand_below_the_setting() -> None:
+    lines = printed(40, EngineSays({"prefill_decode_interval": 1})).splitlines()
+    at = lines.index("  prefill_decode_interval")
+    assert lines[at + 1 : at + 5] == [
+        "    value 22, engine says 1, source",
+        "    profile",
+        "    keeps [decoding] batches full [1]",
+        "",
+    ]
+    at = lines.index("  attention_backend")
+    assert lines[at + 1 : at + 3] == ["    engine takes fa3", "    chosen by compute capability"]
+
+
+def test_settings_stand_in_a_table_where_sentences_have_room() -> None:
+    assert "VALUE" not in printed(60)
+    assert "VALUE" in printed(80)
 
 
 def test_a_terminal_without_unicode_gets_plain_bars() -> None:
