@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import ctypes
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 TOLD = json.loads(os.environ.get("STAND_IN", "{}"))
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
 warm = threading.Event()
 draining = threading.Event()
 running = 0
@@ -126,9 +129,13 @@ def worker_is_stopped() -> bool:
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
+def end_with_parent() -> None:
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def start_worker() -> subprocess.Popen:
-    # As SGLang's schedulers do, it has a title of its own and ends with its parent's session.
-    return subprocess.Popen(["sglang::scheduler", "3600"], executable="/bin/sleep")
+    # As SGLang's schedulers do, it has a title of its own and ends with its parent, however that ends.
+    return subprocess.Popen(["sglang::scheduler", "3600"], executable="/bin/sleep", preexec_fn=end_with_parent)
 
 
 def watch(worker: subprocess.Popen) -> None:

@@ -102,7 +102,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
         assert main.stdout is not None
         main.stdout.readline()
         yield main
-        main.kill()
+        os.killpg(main.pid, signal.SIGKILL)
 
 
 def test_workers_are_found_by_the_titles_that_the_engine_gives_them(process: subprocess.Popen[bytes]) -> None:
