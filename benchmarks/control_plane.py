@@ -25,6 +25,8 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tests/cluster")]
 
+from unit.cli import builders  # noqa: E402, as the path to it is set above
+
 CRD = REPOSITORY / "crds/vlmservices.vlmserve.dev.yaml"
 SERVICES = "/apis/vlmserve.dev/v1alpha1/namespaces/default/vlmservices"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -180,18 +182,7 @@ def _more(answer: http.client.HTTPResponse) -> bytes:
 
 def service(name: str, **workload: Any) -> dict[str, Any]:
     """A service whose model needs no reading."""
-    traffic = {"concurrency": 400, "images": {"width": 512, "height": 512, "reuse": "SingleUse"}} | workload
-    model = {
-        "uri": "hf://Qwen/Qwen3-VL-8B-Instruct",
-        "architecture": "Qwen3VLForConditionalGeneration",
-        "parametersBillion": 8,
-    }
-    return {
-        "apiVersion": "vlmserve.dev/v1alpha1",
-        "kind": "VLMService",
-        "metadata": {"name": name},
-        "spec": {"model": model, "workload": traffic},
-    }
+    return builders.service(name, workload={**builders.WORKLOAD, **workload})
 
 
 def node(index: int) -> dict[str, Any]:
