@@ -25,7 +25,7 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tests/cluster")]
 
-from unit.cli import builders  # noqa: E402, as the path to it is set above
+from unit.cli import builders
 
 CRD = REPOSITORY / "crds/vlmservices.vlmserve.dev.yaml"
 SERVICES = "/apis/vlmserve.dev/v1alpha1/namespaces/default/vlmservices"
