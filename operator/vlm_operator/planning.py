@@ -152,7 +152,7 @@ def make_plan(
 def seal(plan: ServingPlan, service: VLMService) -> StoredPlan:
     """The plan with its hash, and the pod template that it stands for."""
     # In one order, whatever the order in which the user wrote the template's fields.
-    pods = json.loads(json.dumps(render.pod_template(plan, service), sort_keys=True))
+    pods = json.loads(render.stored(render.pod_template(plan, service)))
     return StoredPlan(plan.model_copy(update={"hash": render.plan_hash(plan, pods)}), pods)
 
 

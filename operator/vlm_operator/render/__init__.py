@@ -1,6 +1,6 @@
 """A plan and a service in, manifests out. Pure: no cluster, no clock, and the same input gives the same bytes."""
 
-from vlm_operator.render.digest import plan_hash
+from vlm_operator.render.digest import plan_hash, stored
 from vlm_operator.render.inspection import inspection_digest, inspection_job
 from vlm_operator.render.network import USUAL_SITE, Site, network_policy
 from vlm_operator.render.objects import objects, policy_before_plan
@@ -16,4 +16,5 @@ __all__ = [
     "plan_hash",
     "pod_template",
     "policy_before_plan",
+    "stored",
 ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Final
 
 from vlm_api.plan import ServingPlan
 
 HASH_LENGTH = 10
+# Validated specs and what is made of them have no cycles; to look for some is a fifth of the work.
+_COMPACT: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
+_READABLE: Final = json.JSONEncoder(sort_keys=True, check_circular=False)
 
 
 def plan_hash(plan: ServingPlan, pod_template: dict[str, Any]) -> str:
@@ -28,4 +31,9 @@ def plan_hash(plan: ServingPlan, pod_template: dict[str, Any]) -> str:
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces, so that equal values are equal texts."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _COMPACT.encode(value)
+
+
+def stored(value: Any) -> str:
+    """JSON with sorted keys, as the plan's ConfigMap holds it."""
+    return _READABLE.encode(value)

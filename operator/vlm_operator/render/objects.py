@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
 from vlm_operator.render import names
 from vlm_operator.render.claims import claim_spec, claim_template_name
+from vlm_operator.render.digest import stored
 from vlm_operator.render.names import Manifest
 from vlm_operator.render.network import USUAL_SITE, Site, network_policy
 from vlm_operator.render.workload import LWS_WORKER_INDEX, target_reference, workload
@@ -110,8 +110,8 @@ def _plan_config_map(plan: ServingPlan, pod_template: dict[str, Any], service: V
         "metadata": {"name": names.plan_name(service.name, plan.hash)},
         "immutable": True,
         "data": {
-            PLAN_KEY: json.dumps(plan.without_manifests().to_api(), sort_keys=True),
-            POD_TEMPLATE_KEY: json.dumps(pod_template, sort_keys=True),
+            PLAN_KEY: stored(plan.without_manifests().to_api()),
+            POD_TEMPLATE_KEY: stored(pod_template),
         },
     }
 
