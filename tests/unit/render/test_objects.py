@@ -60,6 +60,14 @@ def test_the_stored_template_makes_the_same_pods_again():
     assert render.plan_hash(finished, stored) == finished.hash
 
 
+def test_objects_are_made_from_a_stored_template_that_stays_as_it_is():
+    """It is kept for the next reconcile, and its text is compared with the cluster's."""
+    finished, template = sealed(plan(), service())
+    before = json.dumps(template)
+    render.objects(finished, template, service(), None)
+    assert json.dumps(template) == before
+
+
 def test_with_autoscaling_replicas_are_never_sent():
     scaled = service(scaling={"minReplicas": 2, "maxReplicas": 4, "targetInFlight": 200})
     made = objects(plan(), scaled)
