@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -36,7 +37,7 @@ class Output:
         self._redact = redact
         self._clock = clock
         self._lock = threading.Lock()
-        self._tail: deque[str] = deque(maxlen=KEPT_LINES)
+        self._tail: deque[tuple[float, str]] = deque(maxlen=KEPT_LINES)
         self._lost = 0
 
     def say(self, message: str) -> None:
@@ -47,7 +48,8 @@ class Output:
     def engine(self, block: str) -> list[str]:
         """Passes whole lines of the engine on; returns them, redacted, without line ends."""
         lines = [line for line in self._redact(block).splitlines() if not _OWN_PROBE.search(line)]
-        self._tail.extend(lines)
+        now = self._clock()
+        self._tail.extend((now, line) for line in lines)
         if lines:
             self._write("".join(f"{line}\n" for line in lines))
         return lines
@@ -60,9 +62,10 @@ class Output:
         """The same failure, safe to be written anywhere."""
         return failure.model_copy(update={"message": self._redact(failure.message)})
 
-    def tail(self) -> list[str]:
-        """The engine's last lines, redacted, oldest first."""
-        return list(self._tail)
+    def tail(self, within_seconds: float = math.inf) -> list[str]:
+        """The engine's last lines, redacted, oldest first; only those that are not older."""
+        since = self._clock() - within_seconds
+        return [line for when, line in self._tail if when >= since]
 
     def _write(self, text: str) -> None:
         lines = text.count("\n")

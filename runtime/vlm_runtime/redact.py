@@ -27,6 +27,11 @@ _BEARER: Final = re.compile(r"\b([Bb]earer\s+)([^\s'\"]+)")
 _HF_TOKEN: Final = re.compile(r"\bhf_[A-Za-z0-9]{20,}\b")
 # A proxy or a store that is reached with a name and a password.
 _URL_PASSWORD: Final = re.compile(r"(\w://[^\s/:@'\"]*:)([^\s/@'\"]+)(@)")
+# Signatures and keys of an image's address, by which whoever reads the log could fetch it as well.
+_URL_SIGNATURE: Final = re.compile(
+    r"([?&][A-Za-z0-9_.%-]*(?:sig|signature|token|secret|credential|password|key|key-id|keyid)=)([^\s&'\"<>|)]+)",
+    re.IGNORECASE,
+)
 _EMPTY: Final = frozenset({"None", "null", "''", '""'})
 
 
@@ -47,6 +52,7 @@ class Redactor:
         text = _FLAG.sub(rf"\1\2{MASK}", text)
         text = _BEARER.sub(rf"\1{MASK}", text)
         text = _URL_PASSWORD.sub(rf"\1{MASK}\3", text)
+        text = _URL_SIGNATURE.sub(rf"\1{MASK}", text)
         return _HF_TOKEN.sub(MASK, text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -21,6 +22,8 @@ from vlm_runtime.state import RuntimeState
 
 # The engine needs no time to end what nobody was promised yet.
 STOP_SECONDS: Final = 3.0
+# From the first line of what ends a serving engine to its end: its own shutdown takes seconds.
+LAST_WORDS_SECONDS: Final = 60.0
 _TICK_SECONDS: Final = 1.0
 
 
@@ -186,7 +189,8 @@ class Supervisor:
         return self._lost(
             classify(
                 ended,
-                self._output.tail(),
+                # What was wrong with requests earlier on is not why it ended.
+                self._output.tail(LAST_WORDS_SECONDS if self._state.was_ready else math.inf),
                 was_ready=self._state.was_ready,
                 oom_kills=self._oom_kills() - self._oom_kills_before,
                 device=self._plan.hardware.device,

@@ -85,6 +85,17 @@ def test_the_runtimes_own_questions_are_left_out_and_those_of_others_stay() -> N
     assert output(stream).engine("\n".join([own, *others]) + "\n") == others
 
 
+def test_of_the_engines_last_lines_only_the_newest_can_be_asked_for() -> None:
+    now = [1000.0]
+    out = Output(Stream(), Redactor(), clock=lambda: now[0])
+    out.engine("a request was wrong\n")
+    now[0] += 600
+    out.engine("a scheduler died\n")
+    now[0] += 5
+    assert out.tail(60) == ["a scheduler died"]
+    assert out.tail() == ["a request was wrong", "a scheduler died"]
+
+
 def test_the_runtimes_own_lines_are_marked_and_without_secrets() -> None:
     stream = Stream()
     output(stream).say("answered with sk-known-secret")

@@ -52,6 +52,17 @@ def test_a_token_of_hugging_face_is_masked_wherever_it_stands() -> None:
     assert "hf_" not in Redactor()("GET https://x/?t=hf_abcdefghijklmnopqrstuvwxyz123456 failed")
 
 
+def test_what_signs_the_address_of_an_image_is_masked_and_the_rest_of_it_stays() -> None:
+    said = "HTTPError: 403 Client Error: Forbidden for url: https://b.s3.amazonaws.com/cat.png?X-Amz-Date=20260101T000000Z&"
+    cut = Redactor()(
+        f"{said}X-Amz-Credential=AKIA%2F20260101&X-Amz-Signature=0a1b2c&X-Amz-Security-Token=IQoJ and so on"
+    )
+    assert cut == f"{said}X-Amz-Credential={MASK}&X-Amz-Signature={MASK}&X-Amz-Security-Token={MASK} and so on"
+    assert "c2ln" not in Redactor()("(url: /cat.png?sv=2024&se=2026-01-01&sig=c2ln%3D (Caused by ...")
+    for kept in ("https://a/b?w=100&token_type=x&h=5", "GET /metrics?name=a", "model=qwen&keys=3", "what? token=high"):
+        assert Redactor()(kept) == kept
+
+
 def test_a_password_in_a_url_is_masked_and_the_rest_of_it_stays() -> None:
     cut = Redactor()("proxy=http://user:p%40ss@proxy.example.com:3128 and redis://:pw@host/0")
     assert cut == f"proxy=http://user:{MASK}@proxy.example.com:3128 and redis://:{MASK}@host/0"
