@@ -25,7 +25,7 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tests/cluster")]
 
-from unit.cli import builders
+from unit.cli import builders  # noqa: E402 - found by the path that is set above
 
 CRD = REPOSITORY / "crds/vlmservices.vlmserve.dev.yaml"
 SERVICES = "/apis/vlmserve.dev/v1alpha1/namespaces/default/vlmservices"
