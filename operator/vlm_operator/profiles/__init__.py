@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Annotated, Literal
 
@@ -131,7 +131,7 @@ class Family(_Data):
     attention_backend: dict[str, str] = Field(default_factory=dict)
     profiles: Annotated[list[Profile], Field(max_length=16)] = []
 
-    @property
+    @cached_property
     def image_processing(self) -> ImageProcessing:
         """The family's image arithmetic."""
         return ImageProcessing(**self.images.model_dump())
