@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vlm_operator.cli.console import INDENT, bar, columns, heading, pairs, shown
 from vlm_operator.measure.compare import Comparison
-from vlm_operator.measure.curve import METHOD
+from vlm_operator.measure.curve import METHOD, NO_KNEE
 from vlm_operator.measure.interval import CONFIDENCE
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import PERCENTS, Summary
@@ -86,9 +86,7 @@ def _print_curve(console: Console, result: Result) -> None:
         if found is not None:
             console.print(f"{INDENT}{found.sentence}")
         else:
-            console.print(
-                f"{INDENT}no knee is named: that takes three concurrencies at which every request is answered"
-            )
+            console.print(f"{INDENT}{NO_KNEE}")
     console.print(Text(f"{INDENT}{METHOD}", style="dim"))
 
 

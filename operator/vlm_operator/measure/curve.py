@@ -8,6 +8,7 @@ from typing import Final
 
 from vlm_operator.measure.rounds import Summary
 
+NO_KNEE: Final = "no knee is named: that takes three concurrencies at which every request is answered, in rounds that do not differ widely"
 METHOD: Final = (
     "the knee is where requests/s divided by the mean latency is greatest (Kleinrock's power: before it throughput grows "
     "faster than latency, behind it latency grows faster)"
@@ -28,11 +29,14 @@ def power(point: Summary) -> float:
 
 
 def knee(points: Sequence[Summary]) -> Knee | None:
-    """The knee of one target's curve; None of fewer than three points, or where requests failed at all of them.
+    """The knee of one target's curve; None of fewer than three points that count.
 
-    ``points`` have different concurrencies, in any order.
+    Points do not count where requests failed, or where rounds differ widely. ``points`` have different concurrencies,
+    in any order.
     """
-    sound = sorted((p for p in points if not p.failures and p.latency_ms), key=lambda p: p.concurrency)
+    sound = sorted(
+        (p for p in points if not p.failures and not p.unsteady and p.latency_ms), key=lambda p: p.concurrency
+    )
     if len(sound) < 3:
         return None
     best = max(sound, key=power)

@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from vlm_operator.measure import plots
-from vlm_operator.measure.curve import METHOD
+from vlm_operator.measure.curve import METHOD, NO_KNEE
 from vlm_operator.measure.interval import CONFIDENCE
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import PERCENTS
@@ -91,7 +91,12 @@ def _result(result: Result, *, several: bool) -> list[str]:
     if said := result.failure():
         parts.append(paragraph(said, "verdict bad"))
     parts += [paragraph(c.sentence() + ".", "verdict") for c in result.comparisons]
-    parts.append(paragraph(f"The load: {result.load.sentence()}. Every image is seen once; seeds from {result.seed}."))
+    rounds = max((s.rounds for s in result.summaries), default=0)
+    parts.append(
+        paragraph(
+            f"The load: {result.load.sentence()}. {rounds} rounds; every image is seen once; seeds from {result.seed}."
+        )
+    )
     if not result.summaries:
         return parts
     parts.append(heading("Throughput", 3))
@@ -104,7 +109,7 @@ def _result(result: Result, *, several: bool) -> list[str]:
     parts += [table(head, rows), plot(plots.curve_plot if result.has_curve else plots.rounds_plot, result)]
     if result.has_curve:
         parts += [
-            paragraph(f"{name}: {found.sentence}." if found else f"{name}: no knee is named.")
+            paragraph(f"{name}: {found.sentence}." if found else f"{name}: {NO_KNEE}.")
             for name, found in zip(result.targets, result.knees, strict=True)
         ]
         parts.append(paragraph(METHOD[0].upper() + METHOD[1:] + ".", "note"))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from vlm_operator.measure.compare import Comparison, compare
 from vlm_operator.measure.curve import Knee, knee
 from vlm_operator.measure.load import Load
-from vlm_operator.measure.rounds import Round, Summary, counted_by_engine, summarize, unsteady
+from vlm_operator.measure.rounds import Round, Summary, counted_by_engine, summarize
 from vlm_operator.measure.twin import Change
 
 # Counter of the engine -> how tables call it.
@@ -61,8 +61,17 @@ class Result:
     @cached_property
     def remarks(self) -> list[str]:
         """The notes, and what the rounds themselves give reason to say."""
-        found = [unsteady(each, self.targets[each.target]) for each in self.summaries]
-        return [*self.notes, *filter(None, found)]
+        spans = [
+            f"{self.targets[s.target]} at {s.concurrency} at once {s.slowest_round:.2f} to {s.fastest_round:.2f} requests/s"
+            for s in self.summaries
+            if s.unsteady and not s.failures
+        ]
+        if not spans:
+            return list(self.notes)
+        return [
+            *self.notes,
+            f"rounds differ widely, as they do where other work shares the machine: {', '.join(spans)}",
+        ]
 
     @property
     def has_curve(self) -> bool:

@@ -108,6 +108,11 @@ class Summary:
     latency_ms: float | None
     """The mean of a whole answer."""
 
+    @property
+    def unsteady(self) -> bool:
+        """Whether rounds differ too much for any of these numbers to mean something."""
+        return self.fastest_round > UNSTEADY * self.slowest_round
+
     def to_json(self) -> dict[str, Any]:
         """For files and the status."""
         return {
@@ -121,15 +126,6 @@ class Summary:
             **{f"ttftP{p}Milliseconds": _rounded(self.ttft_ms[p]) for p in PERCENTS},
             **{f"tpotP{p}Milliseconds": _rounded(self.tpot_ms[p]) for p in PERCENTS},
         }
-
-
-def unsteady(each: Summary, name: str) -> str | None:
-    """What to say of rounds that differ too much for any of their numbers to mean something; None where they do not."""
-    if each.failures or each.fastest_round <= UNSTEADY * each.slowest_round:
-        return None
-    span = f"{each.slowest_round:.2f} to {each.fastest_round:.2f} requests/s"
-    told = f"rounds of {name} at {each.concurrency} at once differ widely ({span})"
-    return f"{told}, as they do where other work shares the machine"
 
 
 def _rounded(value: float | None) -> float | None:

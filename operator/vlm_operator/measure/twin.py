@@ -34,6 +34,7 @@ NO_WITHOUT: Final[Mapping[str, str]] = {
     "max_running_requests": "without it the engine takes thousands, for which no memory was planned",
     "mm_preprocess_cache_size_mb": "0 is what the engine takes by itself for this family",
     "max_total_tokens": "without it the engine takes the whole host's memory on the CPU",
+    "sleep_on_idle": "without it the one that waits for its turn keeps a core busy, which weighs on the other",
     "TORCHDYNAMO_DISABLE": "without it the engine does not start where the image has no C++ compiler",
 }
 
@@ -123,8 +124,11 @@ def twin_name(service: str, suffix: str) -> str:
     return f"{service[: NAME_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
-def twin_manifest(raw: Mapping[str, Any], change: Change, *, name: str, owner: Mapping[str, Any]) -> Manifest:
-    """The twin, owned by the Job that measures it, so that it goes when the Job goes. ``raw`` is the live service."""
+def twin_manifest(raw: Mapping[str, Any], change: Change | None, *, name: str, owner: Mapping[str, Any]) -> Manifest:
+    """The twin, owned by the Job that measures it, so that it goes when the Job goes. ``raw`` is the live service.
+
+    ``change`` None: the same settings.
+    """
     spec: Manifest = deepcopy(dict(raw["spec"]))
     for field in ("scaling", "metrics", "suspend"):
         spec.pop(field, None)
@@ -133,9 +137,9 @@ def twin_manifest(raw: Mapping[str, Any], change: Change, *, name: str, owner: M
     spec["model"] = {**spec["model"], "name": spec["model"].get("name") or raw["metadata"]["name"]}
     engine = spec["engine"] = dict(spec.get("engine") or {})
     settings = engine["settings"] = dict(engine.get("settings") or {})
-    if change.value is None:
+    if change is not None and change.value is None:
         settings.pop(change.name, None)
-    else:
+    elif change is not None:
         settings[change.name] = change.value
     metadata = {
         "name": name,

@@ -56,8 +56,8 @@ def test_a_line_of_the_pods_log_becomes_a_round() -> None:
 def test_rounds_that_differ_widely_are_no_measurement_to_rely_on() -> None:
     shared = result([round_at(1, 0, 4.0), round_at(2, 0, 9.0)])
     assert shared.remarks == [
-        "rounds of qwen3-vl at 8 at once differ widely (4.44 to 10.00 requests/s), as they do where other work shares "
-        "the machine"
+        "rounds differ widely, as they do where other work shares the machine: "
+        "qwen3-vl at 8 at once 4.44 to 10.00 requests/s"
     ]
     assert result([round_at(1, 0, 4.0), round_at(2, 0, 7.0)]).remarks == []
 
@@ -137,6 +137,14 @@ def test_a_knee_at_the_end_says_that_it_may_lie_beyond() -> None:
     [knee] = result(curve((1, 40, 900), (8, 8, 1000), (64, 1, 1100)), load=CURVE).knees
     assert knee is not None
     assert "may lie beyond" in knee.sentence
+
+
+def test_no_knee_is_named_of_rounds_that_differ_widely() -> None:
+    points = (1, 40, 900), (8, 8, 1500), (64, 2, 2400)
+    again = [replace(each, round=2, seconds=each.seconds * 3) for each in curve(*points)]
+    found = result([*curve(*points), *again], load=CURVE)
+    assert found.knees == [None]
+    assert "qwen3-vl at 64 at once 6.67 to 20.00 requests/s" in found.remarks[0]
 
 
 @pytest.mark.parametrize("failed", [0, 1])

@@ -82,6 +82,11 @@ def test_what_cannot_be_left_out_is_refused_with_the_reason(name: str, message: 
         without_change(*planned(), name)
 
 
+def test_on_a_cpu_a_twin_that_keeps_a_core_busy_while_it_waits_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="weighs on the other; compare with a value: --set sleep_on_idle=VALUE"):
+        without_change(*planned(hardware={"device": "cpu"}), "sleep_on_idle")
+
+
 def test_each_goes_through_the_applied_settings_and_tells_what_it_leaves_aside() -> None:
     service, plan = planned()
     changes, passed = each_change(service, plan)
