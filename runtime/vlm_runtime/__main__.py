@@ -58,9 +58,9 @@ def options(argv: Sequence[str] | None = None) -> Options:
     parser.add_argument("--engine-port", type=int, help="instead of the port in the plan")
     parser.add_argument(
         "--engine-command",
-        nargs="+",
+        nargs=argparse.REMAINDER,
         default=[sys.executable, "-m", "sglang.launch_server"],
-        help="what is started with the plan's arguments",
+        help="the rest of the line: what is started with the plan's arguments",
     )
     parser.add_argument(
         "--termination-log", type=Path, default=Path(TERMINATION_LOG), help="where a failure is explained"

@@ -12,6 +12,7 @@ from vlm_operator.measure.schedule import ROUNDS
 START_TIMEOUT_SECONDS: Final = 1800
 STEPS: Final = 5
 RECORD_SECONDS: Final = 120
+NSIGHT_SECONDS: Final = 5
 EPILOG: Final = (
     f"The ratio of two servers comes with a {CONFIDENCE:.0%} bootstrap interval over pairs of rounds; no winner is named "
     "when it holds 1. exit codes: 0: measured; 1: requests failed, or the cluster refused something; 2: the input is not valid"
@@ -75,12 +76,25 @@ def add_profile(commands: Any, cluster: argparse.ArgumentParser) -> None:
         parents=[cluster],
         help="where the engine's time goes under load: kinds of kernels, the largest, GEMMs that memory holds up",
         description="Records a few steps of prefill and decode with the engine's own profiler while the declared workload "
-        "runs, and sums the traces up. The engine goes on serving; it is slower while it is recorded.",
+        "runs, and sums the trace up. The engine goes on serving; it is slower while it is recorded.",
     )
     profile.add_argument("name", metavar="NAME", help="the VLMService")
     profile.add_argument("--steps", type=int, default=STEPS, metavar="N", help=f"steps of each stage. Default: {STEPS}")
     profile.add_argument("--concurrency", type=int, metavar="N", help="requests at once. Default: as for bench")
     profile.add_argument("--stack", action="store_true", help="record Python's frames too, which slows the engine down")
+    profile.add_argument(
+        "--nsight", action="store_true",
+        help="record a twin of the service with Nsight Systems instead; the engine's image needs nsys, and the cluster "
+        "room for another replica",
+    )  # fmt: skip
+    profile.add_argument(
+        "--seconds", type=int, default=NSIGHT_SECONDS, metavar="SECONDS",
+        help=f"how long --nsight records. Default: {NSIGHT_SECONDS}",
+    )  # fmt: skip
+    profile.add_argument(
+        "--start-timeout", type=int, default=START_TIMEOUT_SECONDS, metavar="SECONDS",
+        help=f"how long the twin of --nsight may take to start. Default: {START_TIMEOUT_SECONDS}",
+    )  # fmt: skip
     profile.add_argument(
         "--timeout", type=int, default=RECORD_SECONDS, metavar="SECONDS",
         help=f"how long to wait for the steps. Default: {RECORD_SECONDS}",

@@ -23,25 +23,29 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-def twin_target(connection: Connection, subject: Measured, change: Change, *, suffix: str) -> Prepared:
+def twin_target(
+    connection: Connection, subject: Measured, change: Change | None, *, suffix: str, label: str = ""
+) -> Prepared:
     """Plans the twin as the operator will. Raises ClusterError with the reason where it cannot run now, InvalidInput
     where the changed spec is wrong."""
     name = twin_name(subject.service.name, suffix)
     service = VLMService.model_validate(twin_manifest(subject.raw, change, name=name, owner={}))
     plan = make_plan(service, cluster_of(service, connection.objects()), runtime_image="")
+    if change is not None:
+        label = change.label
     if why := refusal(plan):
-        raise ClusterError(f"no twin {change.label} can run now: {why}")
+        raise ClusterError(f"no twin {label} can run now: {why}")
     notes = []
     follows = [
         f"{setting}: {_shown(ours)} and {_shown(theirs)}"
         for setting, ours, theirs in differences(subject.plan.settings, plan.settings)
-        if setting != change.name
+        if change is None or setting != change.name
     ]
     if follows:
-        notes.append(f"from {change.label} follows, {subject.service.name} and its twin: {'; '.join(follows)}")
+        notes.append(f"from {label} follows, {subject.service.name} and its twin: {'; '.join(follows)}")
     target = replace(
         subject.target,
-        name=change.label,
+        name=label,
         url=service_url(name, connection.namespace),
         pods=(),
         settings=tuple(s.name for s in plan.settings if s.applied),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.text import Text
 
 from vlm_operator.cli.console import INDENT, bar, columns, heading
 from vlm_operator.measure.kernels import Work
+from vlm_operator.measure.nsight import KernelSum, by_work
 from vlm_operator.measure.profile_report import number, shapes, steps_sentence
 from vlm_operator.measure.timeline import Stage
 
@@ -51,3 +53,19 @@ def print_stage(console: Console, service: str, stage: Stage) -> None:
         )
     console.print(products)
     console.print(Text(f"{INDENT}{stage.sentence()}", style="bold"))
+
+
+def print_kernels(console: Console, service: str, kernels: Sequence[KernelSum]) -> None:
+    """What Nsight Systems summed up."""
+    whole = sum(kernel.total_us for kernel in kernels)
+    console.print(heading(f"{service}, all steps, by Nsight Systems"))
+    table = columns("KIND OF WORK", "MS", "", last_wraps=False)
+    table.columns[1].justify = "right"
+    for work, time in by_work(kernels).items():
+        graph = bar(console, time / whole, BAR_WIDTH) + Text(f" {time / whole:.1%}")
+        table.add_row(INDENT + work.value, f"{time / 1000:,.2f}", graph)
+    console.print(table)
+    largest = columns("LARGEST KERNELS", "KIND", "RUNS", "MS")
+    for kernel in kernels[:SHOWN]:
+        largest.add_row(INDENT + kernel.name, kernel.work.value, str(kernel.count), f"{kernel.total_us / 1000:,.2f}")
+    console.print(largest)

@@ -1,9 +1,12 @@
-"""Runs inside the engine's container: starts SGLang's profiler over loopback, waits, and prints the trace.
+"""Runs inside the engine's container: starts a profiler, waits, and prints what it wrote.
+
+That is SGLang's own over loopback, or Nsight Systems where the engine was started below it (``nsys launch``).
 
 This file is sent as text (``python3 -c``), so it imports the standard library only and works on Python 3.10. The
-engine's profiling paths answer nobody but its own pod. The trace leaves as base64, since the stream that carries it is text.
+engine's profiling paths answer nobody but its own pod. Files leave as base64, since the stream that carries them is text.
 
-The one argument is JSON: ``port``, ``steps``, ``activities``, ``with_stack``, ``seconds`` and ``key_variable``.
+The one argument is JSON: ``port``, ``steps``, ``activities``, ``with_stack``, ``seconds`` and ``key_variable``; or, for
+Nsight Systems, ``session`` and ``seconds``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -99,52 +103,86 @@ def recorded(folder: str, until: float) -> tuple[str, dict[str, int]] | None:
         time.sleep(PAUSE_SECONDS)
 
 
-def main(text: str) -> int:
+def nsys(*arguments: str) -> str:
+    """What it prints. Raises OSError with its complaint where it fails."""
+    done = subprocess.run(["nsys", *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise OSError(f"nsys {arguments[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
+    return done.stdout
+
+
+def record_with_nsys(options: dict[str, Any], top: str) -> int:
+    """Records a stretch of time, and has its kernels summed up where this nsys can."""
+    path = os.path.join(top, "vlm.nsys-rep")
+    session = f"--session={options['session']}"
+    try:
+        nsys("start", session, f"--output={path}", "--force-overwrite=true")
+        say("recording", seconds=options["seconds"])
+        time.sleep(options["seconds"])
+        nsys("stop", session)
+    except OSError as error:
+        say("failed", message=f"Nsight Systems does not record: {error}")
+        return 1
+    try:
+        say("kernels", csv=nsys("stats", "--report=cuda_gpu_kern_sum", "--format=csv", "--output=-", path))
+    except OSError as error:
+        say("kernels", csv="", why=str(error))
+    send(path)
+    say("end")
+    return 0
+
+
+def record(options: dict[str, Any], top: str) -> int:
     """Records until both stages are there, longer each time. Exit code 1 where the engine refuses, or no step came."""
+    deadline = time.monotonic() + options["seconds"]
+    best, most, length = "", (-1, -1), options["steps"]
+    while not best or (min(most) < options["steps"] and length < MOST_STEPS and time.monotonic() < deadline):
+        length = max(min(length * LONGER, MOST_STEPS), options["steps"])
+        folder = tempfile.mkdtemp(dir=top)
+        body = {
+            "output_dir": folder,
+            "num_steps": length,
+            "activities": options["activities"],
+            "with_stack": options["with_stack"],
+            "record_shapes": True,
+            "profile_id": "vlm",
+        }
+        if why := post(options, "/start_profile", body):
+            if best:
+                break
+            say("failed", message=f"the engine refused to record: {why}")
+            return 1
+        say("recording", steps=length)
+        found = recorded(folder, deadline)
+        if found is None:
+            # Whatever is still recorded must not go on after this command, and is better than nothing.
+            post(options, "/stop_profile", {})
+            found = recorded(folder, time.monotonic() + (WRITE_SECONDS if glob.glob(f"{folder}/*") else 0))
+        if found is None:
+            if best:
+                break
+            say("failed", message=f"no step came within {options['seconds']} s: is there load?")
+            return 1
+        path, steps = found
+        counts = (steps["prefill"], steps["decode"])
+        if not any(counts):
+            # An engine that marks no steps: its trace is as good as it gets.
+            best = path
+            break
+        if (min(counts), sum(counts)) > (min(most), sum(most)):
+            best, most = path, counts
+    send(best)
+    say("end")
+    return 0
+
+
+def main(text: str) -> int:
+    """The exit code: 1 where nothing was recorded."""
     options = json.loads(text)
     # The engine writes as the same user, into the same container.
     top = tempfile.mkdtemp(prefix="vlm-profile-")
-    deadline = time.monotonic() + options["seconds"]
-    best, most, length = "", (-1, -1), options["steps"]
     try:
-        while not best or (min(most) < options["steps"] and length < MOST_STEPS and time.monotonic() < deadline):
-            length = max(min(length * LONGER, MOST_STEPS), options["steps"])
-            folder = tempfile.mkdtemp(dir=top)
-            body = {
-                "output_dir": folder,
-                "num_steps": length,
-                "activities": options["activities"],
-                "with_stack": options["with_stack"],
-                "record_shapes": True,
-                "profile_id": "vlm",
-            }
-            if why := post(options, "/start_profile", body):
-                if best:
-                    break
-                say("failed", message=f"the engine refused to record: {why}")
-                return 1
-            say("recording", steps=length)
-            found = recorded(folder, deadline)
-            if found is None:
-                # Whatever is still recorded must not go on after this command, and is better than nothing.
-                post(options, "/stop_profile", {})
-                found = recorded(folder, time.monotonic() + (WRITE_SECONDS if glob.glob(f"{folder}/*") else 0))
-            if found is None:
-                if best:
-                    break
-                say("failed", message=f"no step came within {options['seconds']} s: is there load?")
-                return 1
-            path, steps = found
-            counts = (steps["prefill"], steps["decode"])
-            if not any(counts):
-                # An engine that marks no steps: its trace is as good as it gets.
-                best = path
-                break
-            if (min(counts), sum(counts)) > (min(most), sum(most)):
-                best, most = path, counts
-        send(best)
-        say("end")
-        return 0
+        return record_with_nsys(options, top) if "session" in options else record(options, top)
     finally:
         shutil.rmtree(top, ignore_errors=True)
 

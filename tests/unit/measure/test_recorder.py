@@ -18,7 +18,7 @@ import pytest
 from unit.measure.events import Recording
 
 from vlm_operator.cli.errors import ClusterError
-from vlm_operator.cli.profile import RUN_LINE, received
+from vlm_operator.cli.recording import RUN_LINE, received
 from vlm_operator.measure import recorder
 from vlm_operator.measure.job import program
 
@@ -102,7 +102,7 @@ def test_the_trace_comes_whole_and_leaves_nothing_in_the_pod(
 ) -> None:
     code, lines = record(engine, capsys)
     assert code == 0
-    assert received(lines, say) == WHOLE
+    assert received(lines, say).data == WHOLE
     [(path, body, key)] = engine.asked
     assert (path, key) == ("/start_profile", "Bearer sk-key")
     # By stage, SGLang puts steps of one stage into the other one's file.
@@ -125,7 +125,7 @@ def test_it_records_for_longer_until_both_stages_are_there(
     engine.recordings = [("DECODE",) * 12, ("EXTEND", *("DECODE",) * 47), BOTH]
     code, lines = record(engine, capsys)
     assert code == 0
-    assert received(lines, say) == WHOLE
+    assert received(lines, say).data == WHOLE
     assert [body["num_steps"] for _, body, _ in engine.asked] == [12, 48, 192]
 
 
@@ -134,7 +134,7 @@ def test_what_came_until_the_deadline_is_kept(engine: type[Engine], capsys: pyte
     engine.recordings = [decoding, None]
     code, lines = record(engine, capsys, seconds=1.5)
     assert code == 0
-    assert received(lines, say) == trace(*decoding)
+    assert received(lines, say).data == trace(*decoding)
     assert [path for path, _, _ in engine.asked] == ["/start_profile", "/start_profile", "/stop_profile"]
 
 
@@ -144,7 +144,7 @@ def test_a_recording_that_was_stopped_is_better_than_none(
     engine.recordings, engine.stopped = [None], ("EXTEND", "DECODE")
     code, lines = record(engine, capsys, seconds=0.2)
     assert code == 0
-    assert received(lines, say) == trace("EXTEND", "DECODE")
+    assert received(lines, say).data == trace("EXTEND", "DECODE")
 
 
 def test_an_engine_that_marks_no_steps_is_recorded_once(
@@ -153,7 +153,7 @@ def test_an_engine_that_marks_no_steps_is_recorded_once(
     engine.recordings = [()]
     code, lines = record(engine, capsys)
     assert code == 0
-    assert received(lines, say) == trace()
+    assert received(lines, say).data == trace()
     assert len(engine.asked) == 1
 
 
@@ -180,4 +180,4 @@ def test_the_program_runs_from_one_line_of_standard_input(engine: type[Engine]) 
     text = base64.b64encode(program("recorder").encode()) + b"\n"
     command = [sys.executable, "-I", "-c", RUN_LINE, json.dumps(options)]
     done = subprocess.run(command, input=text, capture_output=True, check=True)
-    assert received(iter(done.stdout.decode().splitlines()), say) == WHOLE
+    assert received(iter(done.stdout.decode().splitlines()), say).data == WHOLE
