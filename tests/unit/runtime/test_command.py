@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from unit.runtime.harness import make_plan
 
+from vlm_runtime.__main__ import options
 from vlm_runtime.command import BadApiKey, BadEnvironment, EngineCommand, engine_command
 
 LAUNCHER = ["python3", "-m", "sglang.launch_server"]
@@ -109,3 +110,8 @@ def test_a_group_of_another_size_is_refused_with_both_sizes() -> None:
     group = {"LWS_GROUP_SIZE": "3", "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "a"}
     with pytest.raises(BadEnvironment, match=r"LWS_GROUP_SIZE is 3, but the plan is for 2 nodes"):
         command(group, runtime={"nodes": 2})
+
+
+def test_what_starts_the_engine_may_have_options_of_its_own() -> None:
+    given = ["nsys", "launch", "--session-new=vlm", "python3", "-m", "sglang.launch_server"]
+    assert options(["--engine-command", *given]).engine_command == given
