@@ -8,7 +8,10 @@ from typing import Final
 
 from vlm_operator.measure.rounds import Summary
 
-NO_KNEE: Final = "no knee is named: that takes three concurrencies at which every request is answered, in rounds that do not differ widely"
+NO_KNEE: Final = (
+    "no knee is named: that takes three concurrencies at which every request is answered, "
+    "in rounds that do not differ widely"
+)
 METHOD: Final = (
     "the knee is where requests/s divided by the mean latency is greatest (Kleinrock's power: before it throughput grows "
     "faster than latency, behind it latency grows faster)"
