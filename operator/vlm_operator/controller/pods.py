@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,11 @@ CANNOT_START: Final = frozenset(
         "RunContainerError",
     }
 )
+# Each try of a pull has both of them in turn, which would be two Events and two writes of the status every time.
+_PULL_FAILED: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
+_BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*": ErrImagePull: ')
+# The port that a connection was tried from, another one each time.
+_TRIED_FROM: Final = re.compile(r"[0-9a-fA-F.:\[\]]+:[0-9]+->")
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,10 @@ def _failure(name: str, status: Mapping[str, Any], main: Mapping[str, Any]) -> F
     for container, status_of in ((INSTALL_CONTAINER, install), (MAIN_CONTAINER, main)):
         waiting = (status_of.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in CANNOT_START:
-            said = waiting.get("message") or waiting["reason"]
-            return Failure(reason=str(waiting["reason"]), message=f"pod {name}, container {container}: {said}"[:2048])
+            reason, said = str(waiting["reason"]), str(waiting.get("message") or waiting["reason"])
+            if reason in _PULL_FAILED:
+                reason, said = "ImagePullBackOff", _TRIED_FROM.sub("", _BACK_OFF.sub("", said))
+            return Failure(reason=reason, message=f"pod {name}, container {container}: {said}"[:2048])
     if ended := _ended(install):
         return Failure(
             reason=reasons.INSTALL_FAILED,

@@ -67,6 +67,22 @@ def test_a_container_that_cannot_start_says_so_in_the_kubelets_words(reason):
     )
 
 
+def test_an_image_that_is_tried_again_and_again_is_told_in_the_same_words_each_time():
+    said = 'failed to resolve image: Head "https://r.example/v2/x": dial tcp: read udp {}->10.0.0.53:53: i/o timeout'
+    tries = [
+        {"reason": "ErrImagePull", "message": said.format("10.99.0.2:50123")},
+        {
+            "reason": "ImagePullBackOff",
+            "message": f'Back-off pulling image "r.example/x:1": ErrImagePull: {said.format("10.99.0.2:50123")}',
+        },
+        {"reason": "ErrImagePull", "message": said.format("10.99.0.2:41999")},
+    ]
+    told = {failure(containerStatuses=main(state={"waiting": one})) for one in tries}
+    ((reason, message),) = told
+    assert reason == "ImagePullBackOff"
+    assert "read udp 10.0.0.53:53: i/o timeout" in message
+
+
 def test_a_runtime_that_could_not_be_installed_is_named():
     install = [{"name": "install-runtime", "state": ended("secret in a log", code=3)}]
     reason, message = failure(initContainerStatuses=install) or ("", "")
