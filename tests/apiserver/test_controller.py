@@ -162,6 +162,7 @@ def test_somebody_elses_object_of_our_name_is_left_alone_and_nothing_is_started(
     assert "Service/vlm" in world.wait_for("False", "NameTaken")
     assert world.get("service")["metadata"]["resourceVersion"] == before
     assert not world.exists("deployment")
+    assert world.get("vlms")["status"]["desiredReplicas"] == 1, "one is wanted, although it may not be made"
     eventually(lambda: "NameTaken" in events(world))
 
 

@@ -154,7 +154,8 @@ class Reconciler:
         self.errors.pop(_key(raw), None)
         self._tell_done(raw, done)
         now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
-        return replace(seen, problem=_problem(done), replicas=replicas(workload_of(now, manifests)), workload=True)
+        workload = workload_of(now, manifests)
+        return replace(seen, problem=_problem(done), replicas=replicas(workload), workload=workload is not None)
 
     def _not_applied(self, key: Key, error: ApiError) -> Problem:
         """Raises the error again while it may pass by itself."""
