@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +26,8 @@ NO_POD_SECONDS: Final = 60.0
 START_SECONDS: Final = 900.0
 OBSTACLE_SECONDS: Final = 20.0
 GONE_SECONDS: Final = 60.0
+# An engine that is asked to end holds its devices until it has: the next twin may need them.
+TWIN_GONE_SECONDS: Final = 180.0
 
 
 @dataclass(frozen=True)
@@ -115,18 +117,21 @@ def running(connection: Connection, manifest: Document) -> Iterator[LoadJob]:
         yield job
     finally:
         _remove(connection, kinds.JOB, made)
-        _wait_until_gone(job)
+        # So that nothing of it is there when the command has ended; its pod gets one second.
+        _wait_while(job._pod, GONE_SECONDS)
 
 
 @contextmanager
 def twin(connection: Connection, manifest: Document) -> Iterator[str]:
-    """Makes the twin and removes it whatever happens; its name. Raises ClusterError."""
+    """Makes the twin, and removes it and its pods whatever happens; its name. Raises ClusterError."""
     with asking():
         made = connection.client.create(kinds.VLM_SERVICE, manifest)
+    name = str(made["metadata"]["name"])
     try:
-        yield str(made["metadata"]["name"])
+        yield name
     finally:
         _remove(connection, kinds.VLM_SERVICE, made)
+        _wait_while(lambda: connection.pods(name), TWIN_GONE_SECONDS)
 
 
 def wait_until_ready(connection: Connection, name: str, seconds: float) -> Iterator[str]:
@@ -168,8 +173,7 @@ def _remove(connection: Connection, kind: kinds.Kind, made: Document) -> None:
         ) from error
 
 
-def _wait_until_gone(job: LoadJob) -> None:
-    """So that nothing of the Job is there when the command has ended; its pod gets one second."""
-    deadline = time.monotonic() + GONE_SECONDS
-    while job._pod() is not None and time.monotonic() < deadline:
+def _wait_while(there: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while there() and time.monotonic() < deadline:
         time.sleep(PAUSE_SECONDS / 4)

@@ -23,6 +23,7 @@ class Cluster:
 
     def __init__(self, *pods: dict[str, Any]) -> None:
         self.objects: list[str] = []
+        self.ending = 0  # how often the twin's pod is still there
         self._pods = [{"metadata": {"name": "pod"}, "status": status} for status in pods]
 
     def create(self, kind: kinds.Kind, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -33,6 +34,9 @@ class Cluster:
         self.objects.remove(f"{kind.kind}/{manifest['metadata']['name']}")
 
     def list(self, kind: kinds.Kind, namespace: str, *, labels: str) -> list[dict[str, Any]]:
+        if labels.startswith("vlmserve.dev/service="):
+            self.ending -= 1
+            return [{"metadata": {"name": "engine"}}] if self.ending > 0 else []
         if not self.objects or not self._pods:
             return []
         return [self._pods.pop(0) if len(self._pods) > 1 else self._pods[0]]
@@ -92,6 +96,14 @@ def test_whatever_ends_the_command_the_job_and_the_twin_are_removed(error: type[
     with pytest.raises(error):
         measure()
     assert cluster.objects == []
+
+
+def test_the_next_twin_may_have_the_devices_since_this_ones_pods_are_gone() -> None:
+    cluster = Cluster(RUNS)
+    cluster.ending = 3
+    with load_job.twin(connection(cluster), {"metadata": {"name": "vlm-ab12cd", "namespace": "team"}}):
+        assert cluster.ending == 3
+    assert (cluster.objects, cluster.ending) == ([], 0)
 
 
 def test_a_pod_that_ends_without_its_last_word_is_told_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
