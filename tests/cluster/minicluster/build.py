@@ -1,7 +1,7 @@
-"""The cluster's programs, built from the `tool` lines of go.mod with the Go of PATH.
+"""The cluster's programs, built from the `tool` lines of two go.mod files with the Go of PATH.
 
-Kubernetes, etcd, containerd, the network plugins, KWOK and LeaderWorkerSet all come as Go modules, so go.sum pins every
-byte of the cluster and no container registry and no download page is needed.
+Kubernetes, etcd, containerd, the network plugins, KWOK, LeaderWorkerSet and prometheus-adapter all come as Go modules, so
+go.sum pins every byte of the cluster and no container registry and no download page is needed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,32 @@ from .paths import ASSETS_TOOLS, ASSETS_VARIABLE, BIN, BUILD_LOGS, CNI, SHARE, S
 from .shell import run, run_long, say
 
 GO_MOD = SOURCE / "go.mod"
-NAMES = {"server": "etcd", "cmd": "lws-manager"}  # `go build` names a program after its folder
+ADAPTER = SOURCE / "adapter"  # a module of its own: it needs an older Kubernetes than the other programs
+MODULES = (SOURCE, ADAPTER)
+# `go build` names a program after its folder
+NAMES = {"server": "etcd", "cmd": "lws-manager", "adapter": "prometheus-adapter"}
 CNI_PLUGINS = ("bridge", "host-local", "loopback", "portmap")
 
 
 def packages() -> dict[str, str]:
-    """Program name -> Go package, from the tool block of go.mod."""
-    block = re.search(r"^tool \(\n(.*?)^\)", GO_MOD.read_text(), re.MULTILINE | re.DOTALL)
-    if block is None:
-        raise ClusterError(f"no tool block in {GO_MOD}")
+    """Program name -> Go package, of both modules."""
+    return {name: package for module in MODULES for name, package in tools(module).items()}
+
+
+def tools(module: Path) -> dict[str, str]:
+    """The same of one module, from the tool lines of its go.mod. Go writes a block of one line without brackets."""
+    found = re.search(r"^tool (?:\(\n(.*?)^\)|(\S+)$)", (module / "go.mod").read_text(), re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise ClusterError(f"no tool lines in {module / 'go.mod'}")
     result = {}
-    for package in block.group(1).split():
-        folder = re.sub(r"/v\d+$", "", package).rsplit("/", 1)[1]
+    for package in (found.group(1) or found.group(2)).split():
+        folder = folder_of(package)
         result[NAMES.get(folder, folder)] = package
     return result
+
+
+def folder_of(package: str) -> str:
+    return re.sub(r"/v\d+$", "", package).rsplit("/", 1)[1]
 
 
 def module_version(module: str) -> str:
@@ -54,25 +66,28 @@ def target(name: str) -> Path:
     return CNI / name if name in CNI_PLUGINS else BIN / name
 
 
-def linker_flags() -> str:
-    """Without these, every Kubernetes program calls itself v0.0.0."""
+def linker_flags(module: Path = SOURCE) -> str:
+    """Without a version, every Kubernetes program calls itself v0.0.0."""
+    if module == ADAPTER:
+        return "-s -w"
     version = module_version("k8s.io/kubernetes")
     major, minor, _ = version.removeprefix("v").split(".", 2)
     variable = "k8s.io/component-base/version.git"
     return f"-s -w -X {variable}Version={version} -X {variable}Major={major} -X {variable}Minor={minor}"
 
 
-def sources_fingerprint() -> str:
-    return stamps.fingerprint([GO_MOD, SOURCE / "go.sum", SOURCE / "coredns", linker_flags()])
+def sources_fingerprint(module: Path) -> str:
+    own = [SOURCE / "coredns"] if module == SOURCE else []
+    return stamps.fingerprint([module / "go.mod", module / "go.sum", *own, linker_flags(module)])
 
 
 def outdated(names: Sequence[str]) -> list[str]:
     """Those of the programs that are missing or were built from other sources."""
-    wanted = sources_fingerprint()
+    wanted = {name: sources_fingerprint(module) for module in MODULES for name in tools(module)}
     return [
         name
         for name in names
-        if tool(name).parent == BIN and not (target(name).is_file() and stamps.is_current(f"go-{name}", wanted))
+        if tool(name).parent == BIN and not (target(name).is_file() and stamps.is_current(f"go-{name}", wanted[name]))
     ]
 
 
@@ -89,8 +104,9 @@ def build(only: Sequence[str] = ()) -> None:
             say("another build is running; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         todo = outdated(only or list(known))
-        if todo:
-            compile_programs({name: known[name] for name in todo})
+        for module in MODULES:
+            if programs := {name: package for name, package in tools(module).items() if name in todo}:
+                compile_programs(module, programs)
         say(f"{len(only or known)} programs ready in {BIN}" + assets_note(only or list(known)))
 
 
@@ -99,7 +115,7 @@ def assets_note(names: Sequence[str]) -> str:
     return f" ({', '.join(used)} from {os.environ[ASSETS_VARIABLE]})" if used else ""
 
 
-def compile_programs(programs: dict[str, str]) -> None:
+def compile_programs(module: Path, programs: dict[str, str]) -> None:
     BIN.mkdir(parents=True, exist_ok=True)
     CNI.mkdir(exist_ok=True)
     log = BUILD_LOGS / "go-build.log"
@@ -108,17 +124,17 @@ def compile_programs(programs: dict[str, str]) -> None:
         return f"{sum(1 for line in log.read_text(errors='replace').splitlines() if '/' in line)} packages"
 
     run_long(
-        f"building {len(programs)} Go programs",
-        ["go", "build", "-v", "-trimpath", "-ldflags", linker_flags(), "-o", f"{BIN}/", *programs.values()],
+        f"building {len(programs)} Go program{'s' if len(programs) > 1 else ''}",
+        ["go", "build", "-v", "-trimpath", "-ldflags", linker_flags(module), "-o", f"{BIN}/", *programs.values()],
         log,
-        cwd=SOURCE,
+        cwd=module,
         env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
         progress=progress,
         hint="`python3 tests/cluster/cluster.py check` says whether Go is new enough; modules need the network once",
     )
-    built_from = sources_fingerprint()
+    built_from = sources_fingerprint(module)
     for name, package in programs.items():
-        made = BIN / re.sub(r"/v\d+$", "", package).rsplit("/", 1)[1]
+        made = BIN / folder_of(package)
         if made != target(name):
             made.replace(target(name))
         copy_module_files(name)

@@ -110,6 +110,8 @@ def controller_manager(pki: Path, kubeconfig: Path) -> list[Argument]:
         f"--cluster-signing-cert-file={pki}/ca.crt",
         f"--cluster-signing-key-file={pki}/ca.key",
         "--use-service-account-credentials",
+        # Tests of autoscaling wait for several of its rounds. Kubernetes' own period is 15 s.
+        "--horizontal-pod-autoscaler-sync-period=5s",
     ]
 
 

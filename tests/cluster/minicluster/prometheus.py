@@ -44,6 +44,11 @@ def start(config: Path) -> str:
     return url
 
 
+def stop() -> None:
+    """Ends it. Its data stays until the next start."""
+    Daemons(RUN).stop([NAME], seconds=10)
+
+
 def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5):
