@@ -33,12 +33,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="the VLMService")
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("options", nargs="*", help="for every command, behind --")
-    given = parser.parse_args()
+    # argparse gives what stands behind -- to the first positional arguments, which are complete by then.
+    place = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    given, options = parser.parse_args(sys.argv[1:place]), sys.argv[place + 1 :]
     held = 0
     for number in range(1, given.runs + 1):
         begun = time.monotonic()
-        ratio, low, high = compare(given.name, given.options)
+        ratio, low, high = compare(given.name, options)
         held += low <= 1 <= high
         verdict = "holds 1" if low <= 1 <= high else "names a winner"
         seconds = time.monotonic() - begun

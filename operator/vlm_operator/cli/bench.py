@@ -226,7 +226,9 @@ def _follow(job: LoadJob, progress: Progress, records: Records) -> Followed:
 def _show(options: argparse.Namespace, results: list[Result], passed: list[str], records: Records) -> int:
     if options.output == "json":
         found = [result.to_json() for result in results]
-        print(json.dumps(found[0] if len(found) == 1 else found, indent=2))
+        print(json.dumps(found if options.each else found[0], indent=2))
+        for why in passed:
+            print(f"note: not measured: {why}", file=sys.stderr)
     else:
         console = make_console()
         for result in results:

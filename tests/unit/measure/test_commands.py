@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from unit.measure.rounds import result, round_at
+
+from vlm_operator.cli import bench
 from vlm_operator.cli.main import main
+from vlm_operator.cli.records import Records
+from vlm_operator.measure.twin import Change
 
 
 @pytest.mark.parametrize(
@@ -36,3 +45,15 @@ def test_one_thing_is_compared_at_a_time(options: list[str], capsys: pytest.Capt
         main(["bench", "vlm", *options])
     assert ended.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_each_is_a_list_in_json_however_many_settings_there_are_and_tells_what_it_leaves_aside(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rounds = [round_at(n, t, 4.0 + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
+    one = replace(result(rounds, "ours", "a=0"), change=Change("a", 0, 22))
+    options = argparse.Namespace(output="json", each=True)
+    assert bench._show(options, [one], ["b cannot be left out"], Records(Path("saved"))) == 0
+    out, errors = capsys.readouterr()
+    assert [each["targets"][1]["name"] for each in json.loads(out)] == ["a=0"]
+    assert errors == "note: not measured: b cannot be left out\n"
