@@ -52,7 +52,11 @@ class StatusWriter:
         self._accepted.pop(metadata["uid"], None)
         if kept != _text(wanted):
             # An older CRD does not know all fields. Without this the difference would be written for ever.
-            log.warning("the API server did not keep all of the status: is the CRD older than the operator?")
+            log.warning(
+                "%s/%s: the API server did not keep all of the status: is the CRD older than the operator?",
+                metadata["namespace"],
+                metadata["name"],
+            )
             self._accepted[metadata["uid"]] = (_text(wanted), kept)
         return True
 
@@ -65,4 +69,13 @@ def without_nulls(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(_whole(value), sort_keys=True)
+
+
+def _whole(value: Any) -> Any:
+    """The API server gives 171.0 back as 171."""
+    if isinstance(value, dict):
+        return {k: _whole(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_whole(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

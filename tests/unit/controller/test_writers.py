@@ -12,6 +12,7 @@ from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.client import ApiError
 from vlm_operator.kube.events import MEMORY, Recorder
 from vlm_operator.kube.ownership import owner_reference
+from vlm_operator.kube.status import StatusWriter
 
 RAW: dict[str, Any] = {"metadata": {"name": "vlm", "namespace": "default", "uid": "u", "resourceVersion": "1"}}
 
@@ -46,6 +47,21 @@ def test_other_reasons_notes_and_services_are_other_events():
     recorder.tell(RAW, "Normal", "B", "x")
     recorder.tell({"metadata": {**RAW["metadata"], "uid": "v"}}, "Normal", "A", "x")
     assert len(client.objects) == 4
+
+
+def test_a_whole_number_that_the_api_server_shortens_is_no_lost_status(caplog):
+    class Shortens(FakeClient):
+        def json_patch(self, kind: Any, namespace: str, name: str, patch: Any, *, subresource: str) -> dict[str, Any]:
+            self.calls.append(("json_patch", name))
+            return {**RAW, "status": {"benchmark": {"ttftP95Milliseconds": 171}}}
+
+    client = Shortens()
+    writer = StatusWriter(client)  # type: ignore[arg-type]
+    wanted = {"benchmark": {"ttftP95Milliseconds": 171.0}}
+    assert writer.write(RAW, wanted)
+    assert not caplog.records
+    assert not writer.write({**RAW, "status": {"benchmark": {"ttftP95Milliseconds": 171}}}, wanted)
+    assert len(client.calls) == 1
 
 
 def test_long_notes_are_cut_where_the_api_server_would_refuse_them():

@@ -104,7 +104,9 @@ def test_a_field_like_none_that_is_known_may_be_a_newer_kubernetes_and_is_a_find
         },
         {"spec": {"tolerations": None, "volumes": [{"name": "v", "$patch": "delete"}], "$setElementOrder/volumes": []}},
         {"spec": {"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": 1024}}]}},
-        main(resources={"requests": {"cpu": 0.5, "memory": "1e9", "ephemeral-storage": "1.5Ti", "hugepages-2Mi": None}}),
+        main(
+            resources={"requests": {"cpu": 0.5, "memory": "1e9", "ephemeral-storage": "1.5Ti", "hugepages-2Mi": None}}
+        ),
         main(resources={"limits": {"cpu": "500m", "memory": "1Gi", "rdma/ib": 1}}, ports=[{"containerPort": 9000}]),
         main(livenessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 3}),
         main(readinessProbe={"httpGet": {"path": "/", "port": 8001}}),
