@@ -75,6 +75,11 @@ def checked_url(text: str, option: str = "--against") -> str:
         raise InvalidInput(option, f"{text!r}: the port is no number up to 65535") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InvalidInput(option, f"{text!r} is no address: write http://HOST:PORT, as pods of the cluster reach it")
+    if parts.hostname in ("localhost", "0.0.0.0", "::1") or parts.hostname.startswith("127."):
+        raise InvalidInput(
+            option,
+            f"{text!r} is the load's own pod, which sends from inside the cluster: give an address that pods reach",
+        )
     if parts.username or parts.password:
         raise InvalidInput(option, "an address must not hold a password: put the key into a Secret (--against-key)")
     if parts.query or parts.fragment:

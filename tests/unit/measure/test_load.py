@@ -188,6 +188,12 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         checked_url(text)
 
 
+@pytest.mark.parametrize("text", ["http://localhost:8000", "http://127.0.0.1:8000/v1", "http://[::1]:8000"])
+def test_an_address_that_means_the_loads_own_pod_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="give an address that pods reach"):
+        checked_url(text)
+
+
 def test_a_secret_is_named_with_its_key() -> None:
     assert secret_reference("name:api-key") == SecretKeyRef(name="name", key="api-key")
     with pytest.raises(InvalidInput, match="SECRET:KEY"):
