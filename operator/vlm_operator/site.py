@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_network
 from typing import Any, Final
 
 from vlm_operator.errors import InvalidInput
@@ -14,8 +15,8 @@ _FORM: Final = "write a JSON list of NetworkPolicyEgressRules, maps with `to` an
 def site(network_policies: bool, extra_egress: str) -> Site:
     """``extra_egress``: a JSON list of networking.k8s.io/v1 NetworkPolicyEgressRules, or empty.
 
-    Raises InvalidInput where it is none. What stands inside a rule is the API server's to check, but for an empty rule,
-    which would open everything.
+    Raises InvalidInput where it is none, where a rule is empty, which would open everything, and where an address has no
+    prefix length. What else stands inside a rule is the API server's to check.
     """
     if not extra_egress.strip():
         return Site(network_policies)
@@ -37,4 +38,28 @@ def site(network_policies: bool, extra_egress: str) -> Site:
             raise InvalidInput(
                 f"--extra-egress[{number}].ports", "is no list of maps: write [{protocol: TCP, port: 443}]"
             )
+        for place, peer in enumerate(rule.get("to") or []):
+            _check_peer(f"--extra-egress[{number}].to[{place}]", peer)
     return Site(network_policies, tuple(rules))
+
+
+def _check_peer(field: str, peer: Any) -> None:
+    if not isinstance(peer, dict):
+        raise InvalidInput(field, f"is no map: {_FORM}")
+    block = peer.get("ipBlock")
+    if block is None:
+        return
+    if not isinstance(block, dict):
+        raise InvalidInput(f"{field}.ipBlock", "is no map: write {cidr: 10.20.0.0/16}")
+    for name, cidr in [("cidr", block.get("cidr")), *(("except", each) for each in block.get("except") or [])]:
+        try:
+            ip_network(str(cidr))
+        except ValueError as error:
+            raise InvalidInput(
+                f"{field}.ipBlock.{name}", f"{error}: write 10.20.0.0/16, a single address with /32"
+            ) from error
+        if "/" not in str(cidr):
+            raise InvalidInput(
+                f"{field}.ipBlock.{name}",
+                f"{cidr} has no prefix length: write {cidr}/{32 if '.' in str(cidr) else 128}",
+            )

@@ -45,6 +45,10 @@ def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
         pytest.param(
             {"services": {"networkPolicy": {"extraEgress": [{}]}}},
             "extraEgress",
+        ),
+        (
+            {"services": {"networkPolicy": {"extraEgress": [{"to": [{"ipBlock": {"cidr": "10.20.0.1"}}]}]}}},
+            "extraEgress",
             id="a rule that would open everything",
         ),
         pytest.param({"services": {"networkPolicy": {"egress": []}}}, "egress", id="a misspelt list of rules"),

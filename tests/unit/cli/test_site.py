@@ -24,6 +24,11 @@ def test_nothing_said_is_policies_without_more_rules():
         ('[{"to": []}]', "would open every address"),
         ('[{"form": [], "to": [{}]}]', "form: unknown field"),
         ('[{"ports": [443]}]', "ports: is no list of maps"),
+        ('[{"to": ["10.0.0.0/8"]}]', r"to\[0\]: is no map"),
+        ('[{"to": [{"ipBlock": {"cidr": "10.20.0.1"}}]}]', "cidr: 10.20.0.1 has no prefix length: write 10.20.0.1/32"),
+        ('[{"to": [{"ipBlock": {"cidr": "fd00::1"}}]}]', "write fd00::1/128"),
+        ('[{"to": [{"ipBlock": {"cidr": "10.20.0.0/33"}}]}]', "cidr: .*10.20.0.0/33"),
+        ('[{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1"]}}]}]', "ipBlock.except: '10.1'"),
     ],
 )
 def test_what_is_no_list_of_rules_is_refused_in_words(text: str, says: str):
