@@ -45,11 +45,12 @@ def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
         pytest.param(
             {"services": {"networkPolicy": {"extraEgress": [{}]}}},
             "extraEgress",
-        ),
-        (
-            {"services": {"networkPolicy": {"extraEgress": [{"to": [{"ipBlock": {"cidr": "10.20.0.1"}}]}]}}},
-            "extraEgress",
             id="a rule that would open everything",
+        ),
+        pytest.param(
+            {"services": {"networkPolicy": {"extraEgress": [{"to": [{"ipBlock": {"cidr": "10.20.0.1"}}]}]}}},
+            "cidr",
+            id="an address without its prefix length",
         ),
         pytest.param({"services": {"networkPolicy": {"egress": []}}}, "egress", id="a misspelt list of rules"),
         pytest.param({"replicaCount": "two"}, "replicaCount", id="a word where a number belongs"),
