@@ -64,6 +64,15 @@ def test_an_engine_without_it_is_counted_by_its_own_gauges_once_for_all_ranks(tm
     assert answers(tmp_path, asked(ENGINE, "pod"), series, {"a": 42}) == ""
 
 
+def test_a_rule_for_engines_without_it_leaves_the_others_their_own_number(tmp_path: Path) -> None:
+    series = {
+        f'{IN_FLIGHT_METRIC}{{{POD},pod="a"}}': "9x40",
+        **{f'sglang:num_running_reqs{{{POD},pod="{pod}"}}': "3x40" for pod in ("a", "b")},
+        **{f'sglang:num_queue_reqs{{{POD},pod="{pod}"}}': "1x40" for pod in ("a", "b")},
+    }
+    assert answers(tmp_path, asked(ENGINE, "pod"), series, {"a": 9, "b": 4}) == ""
+
+
 def test_pods_of_which_nothing_is_known_have_no_value_rather_than_none_in_flight(tmp_path: Path) -> None:
     for rule in (PLUGIN, ENGINE):
         assert answers(tmp_path, asked(rule, "pod"), {}, {}) == ""
@@ -71,7 +80,9 @@ def test_pods_of_which_nothing_is_known_have_no_value_rather_than_none_in_flight
 
 def test_a_scaler_by_query_asks_for_the_sum_of_a_service(tmp_path: Path) -> None:
     (scaled,) = [block for block in BLOCKS if block.get("kind") == "ScaledObject"]
-    (query,) = [trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]]
+    (trigger,) = scaled["spec"]["triggers"]
+    query = trigger["metadata"]["query"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false", "pods that are not scraped are no idle pods"
     series = {
         f'{IN_FLIGHT_METRIC}{{namespace="default",vlmservice="{service}",pod="{service}-{pod}"}}': "4x40"
         for service in ("qwen3-vl", "other")

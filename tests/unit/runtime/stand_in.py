@@ -53,6 +53,8 @@ class Handler(BaseHTTPRequestHandler):
             while worker_is_stopped():
                 time.sleep(0.05)
             self.answer(200, server_info())
+        elif self.path == "/metrics":
+            self.send(200, f"vlmserve_requests_in_flight {running}.0\n".encode(), "text/plain; version=0.0.4")
         elif self.path == "/metrics/" and "images" in TOLD:
             received, repeated = TOLD["images"]
             text = f"vlmserve_images_received_total {received}.0\nvlmserve_images_repeated_total {repeated}.0\n"
@@ -102,8 +104,10 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, status: int, body: dict) -> None:
         self.send(status, json.dumps(body).encode())
 
-    def send(self, status: int, data: bytes) -> None:
+    def send(self, status: int, data: bytes, content_type: str = "") -> None:
         self.send_response(status)
+        if content_type:
+            self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
