@@ -92,7 +92,7 @@ def outdated(names: Sequence[str]) -> list[str]:
 
 
 def build(only: Sequence[str] = ()) -> None:
-    """Builds what is outdated; about ten minutes with empty caches on two cores, no time when nothing changed."""
+    """Builds what is outdated; about twelve minutes with empty caches on two cores, no time when nothing changed."""
     known = packages()
     if unknown := [name for name in only if name not in known]:
         raise ClusterError(f"no such program: {', '.join(unknown)}", hint=f"choose from {', '.join(sorted(known))}")

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("check", help="say what the machine lacks; exit status 1 when it lacks something")
     command.add_argument("--install", action="store_true", help="install missing Debian packages first (root)")
 
-    command = commands.add_parser("build", help="build the cluster's programs with Go; ten minutes the first time")
+    command = commands.add_parser("build", help="build the cluster's programs with Go; twelve minutes the first time")
     command.add_argument(
         "--only", nargs="+", default=[], metavar="PROGRAM", help="only these, such as etcd kube-apiserver"
     )
