@@ -13,14 +13,16 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
-from vlm_api.names import MAIN_CONTAINER
+from vlm_api.names import MAIN_CONTAINER, RUNTIME_MOUNT
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.kernels import Work, kernel_work, short
 from vlm_operator.render.names import Manifest
 
 SESSION: Final = "vlm"
-# Rest of the runtime's command line: nothing is recorded until `nsys start`.
+# The runtime with the rest of its command line; nothing is recorded until `nsys start`. All of it is the command, since
+# a container's args are read as the engine's.
 LAUNCH: Final = (
+    "python3", f"{RUNTIME_MOUNT}/start.py",
     "--engine-command", "nsys", "launch", f"--session-new={SESSION}", "--trace=cuda,nvtx", "--wait=primary",
     "python3", "-m", "sglang.launch_server",
 )  # fmt: skip
@@ -41,8 +43,8 @@ class KernelSum:
 
 
 def below_nsight(twin: Mapping[str, Any]) -> Manifest:
-    """The same VLMService with its engine started by ``nsys launch``. Raises InvalidInput where its template says the
-    arguments of the engine's container itself."""
+    """The same VLMService with its engine started by ``nsys launch``. Raises InvalidInput where its template gives the
+    engine's container a command or args of its own."""
     found: Manifest = deepcopy(dict(twin))
     containers = found["spec"].setdefault("template", {}).setdefault("spec", {}).setdefault("containers", [])
     main = next((c for c in containers if c.get("name") == MAIN_CONTAINER), None)
@@ -50,9 +52,11 @@ def below_nsight(twin: Mapping[str, Any]) -> Manifest:
         containers.append(main := {"name": MAIN_CONTAINER})
     if main.get("args") or main.get("command"):
         raise InvalidInput(
-            "--nsight", f"spec.template gives container {MAIN_CONTAINER} a command of its own: leave it out"
+            "--nsight",
+            f"spec.template gives container {MAIN_CONTAINER} a command or args of its own: leave them out, and write the "
+            "engine's arguments into spec.engine.args",
         )
-    main["args"] = list(LAUNCH)
+    main["command"] = list(LAUNCH)
     return found
 
 
@@ -68,7 +72,7 @@ def kernel_sums(text: str) -> list[KernelSum]:
             total_us, count = float(row["Total Time (ns)"]) / 1000, int(row["Instances"])
         except (KeyError, TypeError, ValueError):
             continue  # an empty line, or a notice below the table
-        name = row["Name"]
+        name = row["Name"] or "a kernel without a name"
         found.append(KernelSum(short(name), kernel_work(name), count, total_us))
     return sorted(found, key=lambda kernel: -kernel.total_us)
 

@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 from unit.measure.events import FLASH_3, FLASHINFER_NORM, NVJET
+from unit.render import samples
 
+from vlm_api.status import VLMService
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.recording import Recorded, received
+from vlm_operator.engines.catalogue import release
+from vlm_operator.engines.choices import user_choices
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure import recorder
 from vlm_operator.measure.kernels import Work
-from vlm_operator.measure.nsight import below_nsight, by_work, kernel_sums
+from vlm_operator.measure.nsight import LAUNCH, below_nsight, by_work, kernel_sums
 from vlm_operator.measure.twin import twin_manifest
+from vlm_runtime.__main__ import options
 
 CSV = f"""Generating SQLite file vlm.sqlite from vlm.nsys-rep
 Processing [vlm.sqlite] with [cuda_gpu_kern_sum.py]...
@@ -102,8 +107,22 @@ def test_the_twins_engine_is_started_below_nsys_with_the_plan_behind() -> None:
     [main] = twin["spec"]["template"]["spec"]["containers"]
     assert main["name"] == "main"
     # What comes last is the rest of the line, so the plan's arguments follow SGLang's own program.
-    assert main["args"][:3] == ["--engine-command", "nsys", "launch"]
-    assert main["args"][-3:] == ["python3", "-m", "sglang.launch_server"]
+    assert main["command"][:5] == ["python3", "/opt/vlmserve/start.py", "--engine-command", "nsys", "launch"]
+    assert main["command"][-3:] == ["python3", "-m", "sglang.launch_server"]
+
+
+def test_the_operator_takes_the_twin_and_its_pod_runs_nsys() -> None:
+    twin = VLMService.model_validate(below_nsight(twin_manifest(SERVICE, None, name="qwen-twin", owner={})))
+    # Args of the container would be the engine's, which knows no such flag.
+    assert user_choices(twin.spec, release("0.5.23")).args == ()
+    [main] = samples.pod(samples.plan(name="qwen-twin"), twin)["containers"]
+    assert (main["command"], main.get("args")) == (list(LAUNCH), None)
+    assert options(main["command"][2:]).engine_command[:2] == ["nsys", "launch"]
+
+
+def test_a_row_that_is_cut_off_is_a_kernel_without_a_name() -> None:
+    [kernel] = kernel_sums("Time (%),Total Time (ns),Instances,Name\n100.0,5000,2\n")
+    assert (kernel.total_us, kernel.count) == (5, 2)
 
 
 def test_a_template_with_a_command_of_its_own_is_refused() -> None:
@@ -111,5 +130,5 @@ def test_a_template_with_a_command_of_its_own_is_refused() -> None:
         **SERVICE,
         "spec": {**SERVICE["spec"], "template": {"spec": {"containers": [{"name": "main", "args": ["x"]}]}}},
     }
-    with pytest.raises(InvalidInput, match=r"spec\.template gives container main a command of its own"):
+    with pytest.raises(InvalidInput, match=r"spec\.template gives container main a command or args of its own"):
         below_nsight(twin_manifest(own, None, name="qwen-twin", owner={}))
