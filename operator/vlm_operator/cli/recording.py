@@ -127,10 +127,14 @@ def received(lines: Iterator[str], say: Callable[[str], None]) -> Recorded:
     kernels = ""
     notes: tuple[str, ...] = ()
     for line in lines:
-        if not line.startswith(MARK):
-            data += base64.b64decode(line)
+        try:
+            event = json.loads(line.removeprefix(MARK)) if line.startswith(MARK) else None
+            if event is None:
+                data += base64.b64decode(line)
+                continue
+        except ValueError:
+            # What a connection that breaks off leaves of a line, or somebody else's words: the bytes are counted below.
             continue
-        event = json.loads(line.removeprefix(MARK))
         if event["event"] == "failed":
             raise ClusterError(event["message"])
         if event["event"] == "recording":

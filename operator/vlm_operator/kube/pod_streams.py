@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import urllib3
+import websocket
 from kubernetes import client as kubernetes_client
 from kubernetes import stream as kubernetes_stream
 
@@ -76,8 +77,14 @@ def run_in(namespace: str, pod: str, container: str, command: Sequence[str], lin
             yield from lines
         if rest:
             yield rest
-        if failed := _failure(running.read_channel(OUTCOME), complaints):
-            raise ApiError(0, "CommandFailed", f"the command in pod {pod} failed: {failed}")
+    except (websocket.WebSocketException, OSError) as error:
+        raise ApiError(0, "ConnectionLost", f"the connection to the command in pod {pod} broke off: {error}") from error
+    else:
+        outcome = running.read_channel(OUTCOME)
+        if failed := _failure(outcome, complaints):
+            raise ApiError(
+                0, "CommandFailed" if outcome else "ConnectionLost", f"the command in pod {pod} failed: {failed}"
+            )
     finally:
         running.close()
 

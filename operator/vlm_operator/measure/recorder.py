@@ -51,7 +51,8 @@ def say(event: str, **fields: Any) -> None:
 def post(options: dict[str, Any], path: str, body: dict[str, Any]) -> str | None:
     """Why the engine refused; None where it did not."""
     headers = {"Content-Type": "application/json"}
-    if key := os.environ.get(options["key_variable"]):
+    # The line break that an editor leaves at the end of a Secret is no part of the key.
+    if key := os.environ.get(options["key_variable"], "").strip():
         headers["Authorization"] = f"Bearer {key}"
     url = f"http://127.0.0.1:{options['port']}{path}"
     request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
@@ -70,6 +71,8 @@ def steps_in(path: str) -> dict[str, int] | None:
     found: collections.Counter[str] = collections.Counter()
     kept = b""
     try:
+        if not os.path.getsize(path):
+            return None  # which gzip takes for a whole file
         with gzip.open(path) as file:
             while piece := file.read(1 << 22):
                 text, counted = kept + piece, 0
@@ -152,8 +155,13 @@ def record(options: dict[str, Any], top: str) -> int:
                 break
             say("failed", message=f"the engine refused to record: {why}")
             return 1
-        say("recording", steps=length)
-        found = recorded(folder, deadline)
+        try:
+            say("recording", steps=length)
+            found = recorded(folder, deadline)
+        except BaseException:
+            # Nobody reads this command's output any more, for one: nothing may go on recording.
+            post(options, "/stop_profile", {})
+            raise
         if found is None:
             # Whatever is still recorded must not go on after this command, and is better than nothing.
             post(options, "/stop_profile", {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,10 +67,10 @@ def read_events(data: bytes) -> tuple[list[Event], str]:
     try:
         document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
         events = [event for event in document["traceEvents"] if event.get("ph") == "X" and "dur" in event]
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        devices = document.get("deviceProperties") or [{}]
+        return events, str(devices[0].get("name") or "GPU")
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
         raise TraceError(f"no trace of PyTorch's profiler: {error}") from error
-    devices = document.get("deviceProperties") or [{}]
-    return events, str(devices[0].get("name") or "GPU")
 
 
 def trace_of(events: Sequence[Event], device: str = "GPU") -> Trace:

@@ -172,6 +172,48 @@ def test_a_stream_that_is_cut_off_is_no_trace(engine: type[Engine], capsys: pyte
         received((line for number, line in enumerate(lines) if number != 3), say)
 
 
+@pytest.mark.parametrize("rest", ["QUJDR", recorder.MARK + '{"event": "se'])
+def test_a_line_that_is_cut_off_is_no_trace(rest: str) -> None:
+    lines = [recorder.MARK + '{"event": "trace", "bytes": 6}', "QUJD", rest]
+    with pytest.raises(ClusterError, match="cut off: 3 of 6 bytes"):
+        received(iter(lines), say)
+
+
+def test_other_words_on_the_way_do_not_spoil_the_trace(
+    engine: type[Engine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, lines = record(engine, capsys)
+    assert received(iter(["a plugin says hello", *lines]), say).data == WHOLE
+
+
+def test_a_file_without_a_byte_is_not_whole_yet(tmp_path: Path) -> None:
+    path = tmp_path / "vlm-TP-0.trace.json.gz"
+    path.touch()
+    assert recorder.steps_in(str(path)) is None
+
+
+def test_nothing_goes_on_recording_when_nobody_listens_any_more(
+    engine: type[Engine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    engine.recordings = [None]
+    monkeypatch.setattr(recorder, "say", gone)
+    with pytest.raises(BrokenPipeError):
+        record(engine, capsys)
+    assert engine.asked[-1][0] == "/stop_profile"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_secret_may_end_with_a_line_break(
+    engine: type[Engine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VLMSERVE_API_KEY", "sk-key\n")
+    assert record(engine, capsys)[0] == 0
+    assert engine.asked[0][2] == "Bearer sk-key"
+
+
 def test_the_program_runs_from_one_line_of_standard_input(engine: type[Engine]) -> None:
     options = {
         "port": engine.port, "steps": 1, "activities": ["CPU"], "with_stack": False, "seconds": 20,  # type: ignore[attr-defined]

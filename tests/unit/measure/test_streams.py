@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import websocket
 
 from vlm_operator.kube import pod_streams
 from vlm_operator.kube.client import ApiError
@@ -65,6 +66,18 @@ def test_a_command_that_fails_tells_the_last_thing_that_it_said(lines: Any) -> N
         lines([(ERROR_OUTPUT, "Traceback\n  x\nModuleNotFoundError: no\n")], [FAILURE])
     with pytest.raises(ApiError, match="exit code 1"):
         lines([FAILURE])
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset by peer"), websocket.WebSocketException("lost")])
+def test_a_connection_that_is_reset_is_told_as_such(
+    error: Exception, lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def update(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Socket, "update", update)
+    with pytest.raises(ApiError, match=r"the command in pod pod broke off: .*(reset|lost)"):
+        lines([(OUTPUT, "half")])
 
 
 def test_a_connection_that_breaks_off_is_no_success(lines: Any) -> None:

@@ -202,7 +202,17 @@ def test_merged_intervals_lie_apart_and_cover_the_same(given_intervals: list[tup
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"not a trace", b"{}", b'{"traceEvents": []}', gzip.compress(b"[1]"), b"\x1f\x8bx"]
+    "data",
+    [
+        b"",
+        b"not a trace",
+        b"{}",
+        b'{"traceEvents": []}',
+        b'{"traceEvents": [], "deviceProperties": [null]}',
+        gzip.compress(b"[1]"),
+        b"\x1f\x8bx",
+        gzip.compress(b"")[:10] + b"\xff" * 40,
+    ],
 )
 def test_what_is_no_trace_is_refused_in_words(data: bytes) -> None:
     with pytest.raises(TraceError, match="trace"):
