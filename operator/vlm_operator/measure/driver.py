@@ -91,10 +91,17 @@ def _ms(seconds: float) -> float:
 def _last_line(text: str) -> str:
     """Where a traceback says what it is about. Servers may repeat the key that they refuse."""
     for name, key in os.environ.items():
-        if key and name.startswith(KEYS):
-            text = (text or "").replace(key, "...")
+        if key.strip() and name.startswith(KEYS):
+            # As it stands in plain text, in Python's repr and in JSON.
+            for spelling in (key, key.strip(), repr(key.strip())[1:-1], json.dumps(key.strip())[1:-1]):
+                text = (text or "").replace(spelling, "...")
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     return lines[-1][:ERROR_LENGTH] if lines else ""
+
+
+def key_of(target: dict[str, Any]) -> str | None:
+    """The server's key. The line break that an editor leaves at the end of a Secret is no part of it."""
+    return os.environ.get(target.get("key_variable") or "", "").strip() or None
 
 
 def fetch(url: str, key: str | None, seconds: float, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
@@ -112,8 +119,11 @@ def fetch(url: str, key: str | None, seconds: float, body: dict[str, Any] | None
         with opener.open(request, timeout=seconds) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read(65536)
+        try:
+            with error:
+                return error.code, error.read(65536)
+        except (OSError, http.client.HTTPException):
+            return error.code, str(error.reason).encode()
     except (OSError, ValueError, http.client.HTTPException) as error:
         return 0, str(getattr(error, "reason", error)).encode()
 
@@ -238,6 +248,8 @@ def settings(target: dict[str, Any], key: str | None) -> dict[str, Any]:
         info = json.loads(body or b"{}")
     except ValueError:
         return {}
+    if not isinstance(info, dict):
+        return {}  # another server's idea of this path
     states = info.get("internal_states") or [{}]
     variables = states[0].get("env_vars") or {}
     found = {}
@@ -270,7 +282,7 @@ def arguments(target: dict[str, Any], run: dict[str, Any], load: dict[str, Any],
 
 def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: dict[str, Any]) -> bool:
     """One run, told in one line. Returns whether the measurement can go on."""
-    key = os.environ.get(target.get("key_variable") or "") or None
+    key = key_of(target)
     os.environ.pop("OPENAI_API_KEY", None)
     if key:
         os.environ["OPENAI_API_KEY"] = key
@@ -297,7 +309,8 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
     failed = sum(recorder.errors.values())
     lost = run["requests"] - len(recorder.answers) - failed
     if lost:
-        recorder.errors[error or "the benchmark did not send it"] = lost
+        text = error or "the benchmark did not send it"
+        recorder.errors[text] = recorder.errors.get(text, 0) + lost
     after = counters(target, options["counters"])
     say(
         "round",
@@ -335,7 +348,7 @@ def main(text: str) -> int:
         say("failed", message=f"the image has no sglang.benchmark.serving ({error}): it came with SGLang 0.5.15")
         return 1
     for target in targets:
-        key = os.environ.get(target.get("key_variable") or "") or None
+        key = key_of(target)
         if why := wait_until_ready(target, key, options["ready_seconds"]):
             say("failed", message=why)
             return 1

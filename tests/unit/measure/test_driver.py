@@ -190,6 +190,29 @@ def test_a_server_that_wants_another_key_is_named_and_the_key_is_not(
     assert "sk-of-another-server" not in printed
 
 
+def test_a_secret_may_end_with_a_line_break(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BENCH_KEY_0", f"{KEY}\n")
+    code, events, _ = drive(Benchmark({}), url, monkeypatch, capsys)
+    assert (code, events[-1]["event"]) == (0, "end")
+
+
+def test_a_key_that_no_header_takes_is_not_shown(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BENCH_KEY_0", "sk-one\nsk-two")
+    code, events, printed = drive(Benchmark({}), url, monkeypatch, capsys)
+    assert (code, events[-1]["event"]) == (1, "failed")
+    assert "sk-one" not in printed
+    assert "sk-two" not in printed
+
+
+def test_what_another_server_tells_of_itself_may_be_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "ask", lambda *_: b"null")
+    assert driver.settings({"url": "http://other", "settings": ["page_size"]}, None) == {}
+
+
 def test_a_server_that_does_not_answer_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
