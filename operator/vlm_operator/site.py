@@ -34,11 +34,15 @@ def site(network_policies: bool, extra_egress: str) -> Site:
             )
         if unknown := sorted(rule.keys() - {"to", "ports"}):
             raise InvalidInput(f"--extra-egress[{number}].{unknown[0]}", f"unknown field: {_FORM}")
-        if not all(isinstance(port, dict) for port in rule.get("ports") or []):
+        ports = rule.get("ports") or []
+        if not isinstance(ports, list) or not all(isinstance(port, dict) for port in ports):
             raise InvalidInput(
                 f"--extra-egress[{number}].ports", "is no list of maps: write [{protocol: TCP, port: 443}]"
             )
-        for place, peer in enumerate(rule.get("to") or []):
+        peers = rule.get("to") or []
+        if not isinstance(peers, list):
+            raise InvalidInput(f"--extra-egress[{number}].to", f"is no list: {_FORM}")
+        for place, peer in enumerate(peers):
             _check_peer(f"--extra-egress[{number}].to[{place}]", peer)
     return Site(network_policies, tuple(rules))
 
@@ -51,9 +55,13 @@ def _check_peer(field: str, peer: Any) -> None:
         return
     if not isinstance(block, dict):
         raise InvalidInput(f"{field}.ipBlock", "is no map: write {cidr: 10.20.0.0/16}")
-    for name, cidr in [("cidr", block.get("cidr")), *(("except", each) for each in block.get("except") or [])]:
+    excepted = block.get("except") or []
+    if not isinstance(excepted, list):
+        raise InvalidInput(f"{field}.ipBlock.except", "is no list: write [10.20.1.0/24]")
+    for name, cidr in [("cidr", block.get("cidr")), *(("except", each) for each in excepted)]:
         try:
-            ip_network(str(cidr))
+            # The API server takes 10.20.1.5/16 as well.
+            ip_network(str(cidr), strict=False)
         except ValueError as error:
             raise InvalidInput(
                 f"{field}.ipBlock.{name}", f"{error}: write 10.20.0.0/16, a single address with /32"
