@@ -65,7 +65,8 @@ class Output:
     def tail(self, within_seconds: float = math.inf) -> list[str]:
         """The engine's last lines, redacted, oldest first; only those that are not older."""
         since = self._clock() - within_seconds
-        return [line for when, line in self._tail if when >= since]
+        # A copy first: what still comes from the pipe is added by another thread.
+        return [line for when, line in list(self._tail) if when >= since]
 
     def _write(self, text: str) -> None:
         lines = text.count("\n")

@@ -96,6 +96,26 @@ def test_of_the_engines_last_lines_only_the_newest_can_be_asked_for() -> None:
     assert out.tail() == ["a request was wrong", "a scheduler died"]
 
 
+def test_the_last_lines_can_be_asked_for_while_others_come() -> None:
+    def clock() -> float:
+        return 0.0
+
+    out = Output(Stream(), Redactor(), clock=clock)
+    out.engine("one\ntwo\n")
+
+    class Since(float):
+        """Compared with each line's time: another line comes in between."""
+
+        def __le__(self, other: object) -> bool:
+            out.engine("three\n")
+            return True
+
+        def __rsub__(self, other: object) -> Since:
+            return self
+
+    assert out.tail(Since(1)) == ["one", "two"]
+
+
 def test_the_runtimes_own_lines_are_marked_and_without_secrets() -> None:
     stream = Stream()
     output(stream).say("answered with sk-known-secret")
