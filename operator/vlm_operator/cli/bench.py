@@ -63,8 +63,8 @@ def bench(options: argparse.Namespace) -> int:
             for change in changes:
                 try:
                     results.append(_measure(options, connection, subject, load, [], change, notes, records))
-                except ClusterError as error:
-                    # One twin that cannot run does not take the others with it.
+                except (ClusterError, InvalidInput) as error:
+                    # One twin that cannot run, or cannot be, does not take the others with it.
                     if len(changes) == 1:
                         raise
                     print(f"note: {change.label}: {error}", file=sys.stderr)

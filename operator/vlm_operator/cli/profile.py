@@ -17,7 +17,7 @@ from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.nsight import record_twin
 from vlm_operator.cli.profile_tables import print_kernels, print_stage
 from vlm_operator.cli.recording import Job, job_name, serving_pod, under_load
-from vlm_operator.cli.records import Records
+from vlm_operator.cli.records import PROFILE, Records
 from vlm_operator.cli.signals import ends_on_signals
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.load import Load, load_of
@@ -35,8 +35,7 @@ MOST_STEPS: Final = 1000
 def profile(options: argparse.Namespace) -> int:
     """Records, sums up, prints and saves."""
     try:
-        if not 1 <= options.steps <= MOST_STEPS:
-            raise InvalidInput("--steps", f"{options.steps} is not between 1 and {MOST_STEPS}: a few say it all")
+        _check(options)
         connection = connect(options)
         subject = measured(connection, options.name)
         concurrency = [options.concurrency] if options.concurrency is not None else []
@@ -48,7 +47,7 @@ def profile(options: argparse.Namespace) -> int:
             restarted = subject.restarted(connection, before, 0)
             if restarted:
                 found["notes"].append(f"containers of {options.name} were started anew {restarted} times meanwhile")
-            records.write("profile.json", json.dumps(found, indent=2))
+            records.write(PROFILE, json.dumps(found, indent=2))
     except InvalidInput as error:
         raise InvalidInputs([str(error)]) from error
     if options.output == "json":
@@ -60,6 +59,14 @@ def profile(options: argparse.Namespace) -> int:
         console.print(f"\nSaved in {records.folder}: {', '.join(records.written)}")
         console.print("The recording opens in " + ("Nsight Systems" if options.nsight else "ui.perfetto.dev"))
     return 0 if (options.nsight or found["stages"]) and not restarted else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not 1 <= options.steps <= MOST_STEPS:
+        raise InvalidInput("--steps", f"{options.steps} is not between 1 and {MOST_STEPS}: a few say it all")
+    for flag in ("seconds", "start_timeout", "timeout"):
+        if (given := getattr(options, flag)) < 1:
+            raise InvalidInput("--" + flag.replace("_", "-"), f"{given} is not above 0: give seconds")
 
 
 def _torch(

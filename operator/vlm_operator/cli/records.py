@@ -16,6 +16,7 @@ from vlm_operator.measure.result import Result
 ROUNDS: Final = "rounds.jsonl"
 RESULT: Final = "result.json"
 REPORT: Final = "report.html"
+PROFILE: Final = "profile.json"
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Records:
     def begin(cls, folder: str | None, name: str, kind: str = "bench") -> Records:
         """Makes the folder. Raises InvalidInputs where it cannot be, or holds a measurement already."""
         path = Path(folder) if folder is not None else Path(f"{kind}-{name}-{datetime.now():%Y%m%d-%H%M%S}")
-        if any((path / each).exists() for each in (ROUNDS, RESULT, REPORT)):
+        if any((path / each).exists() for each in (ROUNDS, RESULT, REPORT, PROFILE)):
             raise InvalidInputs([f"--folder: {path} holds a measurement already: give another folder"])
         try:
             path.mkdir(parents=True, exist_ok=True)

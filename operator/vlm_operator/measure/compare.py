@@ -63,6 +63,8 @@ class Comparison:
     def sentence(self) -> str:
         """The verdict in words."""
         found = self.decisive
+        if found is None and self.pairs >= FEWEST_PAIRS:
+            return f"no winner: {self.failures} requests failed, in some rounds all of them"
         if found is None:
             return f"{self.pairs} pairs of rounds are too few to say anything: {FEWEST_PAIRS} are the fewest, more is better"
         told = f"{found.value:.3f}, {CONFIDENCE:.0%} interval {found.low:.3f} to {found.high:.3f}"

@@ -6,13 +6,18 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from unit.measure.rounds import result, round_at
+from unit.measure.rounds import LOAD, result, round_at
 
 from vlm_operator.cli import bench
+from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.main import main
 from vlm_operator.cli.records import Records
+from vlm_operator.errors import InvalidInput
+from vlm_operator.measure.result import Result
 from vlm_operator.measure.twin import Change
 
 
@@ -39,12 +44,65 @@ def test_a_mistake_is_told_in_one_line(arguments: list[str], said: str, capsys: 
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--steps", "0"], "--steps: 0 is not between 1 and 1000"),
+        (["--timeout", "0"], "--timeout: 0 is not above 0"),
+        (["--nsight", "--seconds", "-1"], "--seconds: -1 is not above 0"),
+        (["--nsight", "--start-timeout", "0"], "--start-timeout: 0 is not above 0"),
+    ],
+)
+def test_a_mistake_in_a_profile_is_told_in_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", "vlm", *arguments]) == 2
+    out, errors = capsys.readouterr()
+    assert (out, errors.count("\n")) == ("", 1)
+    assert errors.startswith(f"error: {said}")
+
+
+@pytest.mark.parametrize("kept", ["rounds.jsonl", "result.json", "profile.json"])
+def test_a_folder_that_holds_a_measurement_is_not_written_over(kept: str, tmp_path: Path) -> None:
+    (tmp_path / kept).touch()
+    with pytest.raises(InvalidInputs, match="holds a measurement already: give another folder"):
+        Records.begin(str(tmp_path), "vlm", "profile")
+
+
 @pytest.mark.parametrize("options", [["--without", "a", "--set", "a=1"], ["--against", "x", "--each"]])
 def test_one_thing_is_compared_at_a_time(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["bench", "vlm", *options])
     assert ended.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_of_each_setting_one_that_cannot_be_left_out_does_not_take_the_others_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds = [round_at(n, t, 4.0 + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
+    changes = [Change("a", 0, 22), Change("b", 0, 22)]
+
+    def measure(*given: Any) -> Result:
+        change = given[5]
+        if change.name == "a":
+            raise InvalidInput("spec.engine.settings.a", "0 cannot be")
+        return replace(result(rounds, "ours", change.label), change=change)
+
+    subject = SimpleNamespace(service=None, replicas=1, planned=dict)
+    for name, stand_in in (
+        ("connect", lambda *_: None),
+        ("measured", lambda *_: subject),
+        ("load_of", lambda *_, **__: (LOAD, [])),
+        ("_changes", lambda *_: (changes, [])),
+        ("_measure", measure),
+        ("remember", lambda *_: None),
+    ):
+        monkeypatch.setattr(bench, name, stand_in)
+    assert main(["bench", "vlm", "--each", "--folder", str(tmp_path / "kept"), "-o", "json"]) == 0
+    out, errors = capsys.readouterr()
+    assert [each["targets"][1]["name"] for each in json.loads(out)] == ["b=0"]
+    assert "note: not measured: a=0: spec.engine.settings.a: 0 cannot be" in errors
 
 
 def test_each_is_a_list_in_json_however_many_settings_there_are_and_tells_what_it_leaves_aside(

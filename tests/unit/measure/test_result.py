@@ -106,6 +106,12 @@ def test_no_winner_is_named_where_requests_failed() -> None:
     assert "6 requests failed" in comparison.sentence()
 
 
+def test_rounds_in_which_every_request_failed_are_not_called_too_few() -> None:
+    rounds = [replace(round_at(n, t, 4.0, failed=40), answers=()) for n in range(1, 7) for t in (0, 1)]
+    [comparison] = result(rounds, "ours", "theirs").comparisons
+    assert comparison.sentence() == "no winner: 480 requests failed, in some rounds all of them"
+
+
 def test_only_rounds_that_both_have_are_compared() -> None:
     rounds = [round_at(n, 0, 4.0) for n in range(1, 8)] + [round_at(n, 1, 4.0) for n in range(1, 3)]
     [comparison] = result(rounds, "ours", "theirs").comparisons
