@@ -27,9 +27,10 @@ _BEARER: Final = re.compile(r"\b([Bb]earer\s+)([^\s'\"]+)")
 _HF_TOKEN: Final = re.compile(r"\bhf_[A-Za-z0-9]{20,}\b")
 # A proxy or a store that is reached with a name and a password.
 _URL_PASSWORD: Final = re.compile(r"(\w://[^\s/:@'\"]*:)([^\s/@'\"]+)(@)")
-# Signatures and keys of an image's address, by which whoever reads the log could fetch it as well.
+# Signatures and keys of an image's address, by which whoever reads the log could fetch it as well. HTML and some JSON
+# write the ampersand in longer words.
 _URL_SIGNATURE: Final = re.compile(
-    r"([?&][A-Za-z0-9_.%-]*(?:sig|signature|token|secret|credential|password|key|key-id|keyid)=)([^\s&'\"<>|)]+)",
+    r"((?:[?&]|&amp;|\\u0026)[A-Za-z0-9_.%-]*(?:sig|signature|token|secret|credential|password|key|key-id|keyid)=)([^\s&'\"<>|)]+)",
     re.IGNORECASE,
 )
 _EMPTY: Final = frozenset({"None", "null", "''", '""'})
