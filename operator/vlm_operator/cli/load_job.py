@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -174,6 +174,10 @@ def _remove(connection: Connection, kind: kinds.Kind, made: Document) -> None:
 
 
 def _wait_while(there: Callable[[], object], seconds: float) -> None:
+    """Waits. Where the cluster does not answer, what was removed counts as there: what was measured must not be lost."""
     deadline = time.monotonic() + seconds
-    while there() and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        with suppress(ClusterError):
+            if not there():
+                return
         time.sleep(PAUSE_SECONDS / 4)

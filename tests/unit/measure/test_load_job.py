@@ -106,6 +106,22 @@ def test_the_next_twin_may_have_the_devices_since_this_ones_pods_are_gone() -> N
     assert (cluster.objects, cluster.ending) == ([], 0)
 
 
+def test_a_cluster_that_does_not_answer_after_the_removal_takes_nothing_of_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(RUNS)
+    answers = iter([ApiError(0, "Unreachable", "connection refused"), []])
+
+    def listed(*_: object, **__: object) -> list[dict[str, Any]]:
+        if isinstance(found := next(answers), ApiError):
+            raise found
+        return found
+
+    with load_job.running(connection(cluster), JOB):
+        monkeypatch.setattr(cluster, "list", listed)
+    assert (cluster.objects, list(answers)) == ([], [])
+
+
 def test_a_pod_that_ends_without_its_last_word_is_told_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = state("terminated", "Failed", reason="OOMKilled", exitCode=137)
     logs(monkeypatch, [event(1)], [event(1)])
