@@ -1,8 +1,8 @@
 """How often a service compared with itself is called equal: `kubectl vlm bench NAME --against NAME`, again and again.
 
-    python benchmarks/same.py qwen3-vl-cpu --runs 10 -- --requests 16 --concurrency 4
+    python benchmarks/same.py qwen3-vl-cpu --runs 10 --requests 16 --concurrency 4
 
-What stands behind `--` goes to every command. At least 9 of 10 intervals have to hold 1; exit code 1 where they do not.
+Options that are not its own go to every command. At least 9 of 10 intervals have to hold 1; exit code 1 where they do not.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="the VLMService")
     parser.add_argument("--runs", type=int, default=10)
-    # argparse gives what stands behind -- to the first positional arguments, which are complete by then.
-    place = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    given, options = parser.parse_args(sys.argv[1:place]), sys.argv[place + 1 :]
+    given, options = parser.parse_known_args()
     held = 0
     for number in range(1, given.runs + 1):
         begun = time.monotonic()
