@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -25,7 +25,11 @@ LABEL: Final = "below Nsight Systems"
 
 
 def record_twin(
-    options: argparse.Namespace, connection: Connection, subject: Measured, load: Load
+    options: argparse.Namespace,
+    connection: Connection,
+    subject: Measured,
+    load: Load,
+    keep: Callable[[Recorded], None],
 ) -> tuple[str, Recorded]:
     """The twin's pod and its recording. Raises ClusterError, and InvalidInput where the template stands against it."""
     _image_has_nsys(connection, serving_pod(connection, options.name))
@@ -42,7 +46,7 @@ def record_twin(
             yield serving_pod(connection, made)
 
     job = Job(name, prepared.target, load, ready_seconds=options.start_timeout, image=options.image)
-    return under_load(connection, subject, job, pod_of, {"session": SESSION, "seconds": options.seconds})
+    return under_load(connection, subject, job, pod_of, {"session": SESSION, "seconds": options.seconds}, keep)
 
 
 def _image_has_nsys(connection: Connection, pod: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -16,14 +17,14 @@ from vlm_operator.cli.console import make_console
 from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.nsight import record_twin
 from vlm_operator.cli.profile_tables import print_kernels, print_stage
-from vlm_operator.cli.recording import Job, job_name, serving_pod, under_load
+from vlm_operator.cli.recording import Job, Recorded, job_name, serving_pod, under_load
 from vlm_operator.cli.records import PROFILE, Records
 from vlm_operator.cli.signals import ends_on_signals
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.load import Load, load_of
 from vlm_operator.measure.nsight import kernel_sums
 from vlm_operator.measure.profile_report import profile_report
-from vlm_operator.measure.stages import DECODE, PREFILL, UNMARKED, read_stages
+from vlm_operator.measure.stages import DECODE, MIXED, PREFILL, UNMARKED, read_stages
 from vlm_operator.measure.timeline import Stage
 from vlm_operator.measure.trace import TraceError
 
@@ -89,8 +90,7 @@ def _torch(
         "key_variable": ENV_API_KEY,
     }
     job = Job(job_name(options.name), subject.target, load, image=options.image)
-    _, recorded = under_load(connection, subject, job, lambda *_: nullcontext(pod), wanted)
-    records.write_bytes(TRACE_FILE, recorded.data)
+    _, recorded = under_load(connection, subject, job, lambda *_: nullcontext(pod), wanted, keep(records, TRACE_FILE))
     stages, said = summed_up(recorded.data)
     found = _found(options, pod, load, [*notes, *said])
     files = [*records.written]
@@ -111,8 +111,7 @@ def _nsight(
     notes: list[str],
 ) -> dict[str, Any]:
     """A recording of Nsight Systems, summed up by kernels."""
-    pod, recorded = record_twin(options, connection, subject, load)
-    records.write_bytes(NSIGHT_FILE, recorded.data)
+    pod, recorded = record_twin(options, connection, subject, load, keep(records, NSIGHT_FILE))
     kernels = kernel_sums(recorded.kernels)
     notes = [*notes, *recorded.notes]
     if not kernels and not recorded.notes:
@@ -120,6 +119,11 @@ def _nsight(
     if options.output == "table" and kernels:
         print_kernels(make_console(), options.name, kernels)
     return {**_found(options, pod, load, notes), "kernels": [kernel.to_json() for kernel in kernels]}
+
+
+def keep(records: Records, name: str) -> Callable[[Recorded], None]:
+    """Writes the file as soon as it is there, whatever goes wrong while the cluster is cleaned up."""
+    return lambda recorded: records.write_bytes(name, recorded.data)
 
 
 def _found(options: argparse.Namespace, pod: str, load: Load, notes: list[str]) -> dict[str, Any]:
@@ -136,5 +140,5 @@ def summed_up(data: bytes) -> tuple[list[Stage], list[str]]:
     stages = [Stage(name, trace) for name, trace in found.items()]
     if UNMARKED in found:
         return stages, ["this engine does not mark its steps (SGLang does from 0.5.12 on): prefill and decode are one"]
-    missing = [stage for stage in (PREFILL, DECODE) if stage not in found]
+    missing = [stage for stage in (PREFILL, DECODE) if stage not in found and MIXED not in found]
     return stages, [f"no step of {stage} came while it was recorded" for stage in missing]

@@ -71,9 +71,17 @@ def job_name(service: str) -> str:
 
 
 def under_load(
-    connection: Connection, subject: Measured, job: Job, pod_of: PodOf, wanted: dict[str, Any]
+    connection: Connection,
+    subject: Measured,
+    job: Job,
+    pod_of: PodOf,
+    wanted: dict[str, Any],
+    keep: Callable[[Recorded], None],
 ) -> tuple[str, Recorded]:
-    """The pod and what was recorded in it while the load was at its height. ``wanted``: the recorder's options."""
+    """The pod and what was recorded in it while the load was at its height.
+
+    ``wanted``: the recorder's options. ``keep`` gets the recording before anything is removed.
+    """
     runs = schedule(job.load, targets=1, rounds=1, first_seed=secrets.randbelow(2**31))
     requests = max(WAVES * job.load.concurrency[0], FEWEST_REQUESTS)
     runs[-1] = type(runs[-1])(**{**runs[-1].to_json(), "requests": requests})
@@ -105,7 +113,9 @@ def under_load(
                 progress.done(event["done"])
                 if counted:
                     # Answers have come: as many requests run as will.
-                    return pod, record_in(connection, pod, wanted, progress.say)
+                    recorded = record_in(connection, pod, wanted, progress.say)
+                    keep(recorded)
+                    return pod, recorded
     raise ClusterError(f"no request to {job.target.name} was answered, so nothing was recorded")
 
 

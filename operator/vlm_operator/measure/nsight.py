@@ -19,6 +19,7 @@ from vlm_operator.measure.kernels import Work, kernel_work, short
 from vlm_operator.render.names import Manifest
 
 SESSION: Final = "vlm"
+GRACE_SECONDS: Final = 20
 # The runtime with the rest of its command line; nothing is recorded until `nsys start`. All of it is the command, since
 # a container's args are read as the engine's.
 LAUNCH: Final = (
@@ -57,6 +58,8 @@ def below_nsight(twin: Mapping[str, Any]) -> Manifest:
             "engine's arguments into spec.engine.args",
         )
     main["command"] = list(LAUNCH)
+    # Nobody waits for its answers, and nsys may keep to itself that it was asked to end.
+    found["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
     return found
 
 

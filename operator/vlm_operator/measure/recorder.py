@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import base64
 import collections
+import fcntl
 import glob
 import gzip
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -162,6 +165,7 @@ def record(options: dict[str, Any], top: str) -> int:
             # Nobody reads this command's output any more, for one: nothing may go on recording.
             post(options, "/stop_profile", {})
             raise
+        stopped = found is None
         if found is None:
             # Whatever is still recorded must not go on after this command, and is better than nothing.
             post(options, "/stop_profile", {})
@@ -173,9 +177,12 @@ def record(options: dict[str, Any], top: str) -> int:
             return 1
         path, steps = found
         counts = (steps["prefill"], steps["decode"])
+        if not any(counts) and stopped and not best:
+            say("failed", message=f"no step came within {options['seconds']} s: is there load?")
+            return 1
         if not any(counts):
             # An engine that marks no steps: its trace is as good as it gets.
-            best = path
+            best = best or path
             break
         if (min(counts), sum(counts)) > (min(most), sum(most)):
             best, most = path, counts
@@ -184,16 +191,36 @@ def record(options: dict[str, Any], top: str) -> int:
     return 0
 
 
+def end_when_nobody_listens() -> None:
+    """Ends this process when its standard input ends: the kubelet leaves a command running whose caller has gone."""
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def main(text: str) -> int:
     """The exit code: 1 where nothing was recorded."""
     options = json.loads(text)
-    # The engine writes as the same user, into the same container.
-    top = tempfile.mkdtemp(prefix="vlm-profile-")
-    try:
-        return record_with_nsys(options, top) if "session" in options else record(options, top)
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
+    with open(os.path.join(tempfile.gettempdir(), "vlm-profile.lock"), "w") as lock:
+        try:
+            # A second recording would end the first, which the engine tells neither of them.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("failed", message="somebody else records this pod: try again when that is done")
+            return 1
+        # The engine writes as the same user, into the same container.
+        top = tempfile.mkdtemp(prefix="vlm-profile-")
+        try:
+            return record_with_nsys(options, top) if "session" in options else record(options, top)
+        finally:
+            shutil.rmtree(top, ignore_errors=True)
 
 
 if __name__ == "__main__":
+    end_when_nobody_listens()
     sys.exit(main(sys.argv[1]))

@@ -108,7 +108,7 @@ def test_the_trace_comes_whole_and_leaves_nothing_in_the_pod(
     # By stage, SGLang puts steps of one stage into the other one's file.
     assert "profile_by_stage" not in body
     assert (body["num_steps"], body["activities"]) == (12, ["CPU"])
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["vlm-profile.lock"]
 
 
 def test_an_engine_that_refuses_is_told_in_its_words(engine: type[Engine], capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +203,7 @@ def test_nothing_goes_on_recording_when_nobody_listens_any_more(
     with pytest.raises(BrokenPipeError):
         record(engine, capsys)
     assert engine.asked[-1][0] == "/stop_profile"
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["vlm-profile.lock"]
 
 
 def test_a_secret_may_end_with_a_line_break(
@@ -214,12 +214,48 @@ def test_a_secret_may_end_with_a_line_break(
     assert engine.asked[0][2] == "Bearer sk-key"
 
 
-def test_the_program_runs_from_one_line_of_standard_input(engine: type[Engine]) -> None:
+def started(engine: type[Engine], seconds: float = 20) -> subprocess.Popen[bytes]:
+    """The program as the command starts it in a pod: its text is a line of standard input, which stays open."""
     options = {
-        "port": engine.port, "steps": 1, "activities": ["CPU"], "with_stack": False, "seconds": 20,  # type: ignore[attr-defined]
+        "port": engine.port, "steps": 1, "activities": ["CPU"], "with_stack": False, "seconds": seconds,  # type: ignore[attr-defined]
         "key_variable": "VLMSERVE_API_KEY",
     }  # fmt: skip
-    text = base64.b64encode(program("recorder").encode()) + b"\n"
     command = [sys.executable, "-I", "-c", RUN_LINE, json.dumps(options)]
-    done = subprocess.run(command, input=text, capture_output=True, check=True)
-    assert received(iter(done.stdout.decode().splitlines()), say).data == WHOLE
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(base64.b64encode(program("recorder").encode()) + b"\n")
+    process.stdin.flush()
+    return process
+
+
+def lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    assert process.stdout is not None
+    return (line.decode() for line in process.stdout)
+
+
+def test_the_program_runs_from_one_line_of_standard_input(engine: type[Engine]) -> None:
+    with started(engine) as process:
+        assert received(lines_of(process), say).data == WHOLE
+        assert process.wait(10) == 0
+
+
+def test_when_nobody_listens_any_more_nothing_goes_on_recording(engine: type[Engine], tmp_path: Path) -> None:
+    engine.recordings = [None]
+    with started(engine, seconds=60) as process:
+        assert "recording" in next(lines_of(process))
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 1
+    assert [path for path, _, _ in engine.asked] == ["/start_profile", "/stop_profile"]
+    assert [path.name for path in tmp_path.iterdir()] == ["vlm-profile.lock"]
+
+
+def test_two_recordings_at_once_do_not_end_each_other(engine: type[Engine]) -> None:
+    engine.recordings = [None]
+    with started(engine, seconds=60) as first:
+        assert "recording" in next(lines_of(first))
+        with started(engine) as second, pytest.raises(ClusterError, match="somebody else records this pod"):
+            received(lines_of(second), say)
+        assert first.stdin is not None
+        first.stdin.close()
+    assert [path for path, _, _ in engine.asked] == ["/start_profile", "/stop_profile"]
