@@ -63,10 +63,14 @@ class Output:
         return failure.model_copy(update={"message": self._redact(failure.message)})
 
     def tail(self, within_seconds: float = math.inf) -> list[str]:
-        """The engine's last lines, redacted, oldest first; only those that are not older."""
-        since = self._clock() - within_seconds
+        """The engine's last lines, redacted, oldest first; only those that came so long before the last one at most.
+
+        Before the last one, not before now: dumping a large process takes longer than what it said.
+        """
         # A copy first: what still comes from the pipe is added by another thread.
-        return [line for when, line in list(self._tail) if when >= since]
+        lines = list(self._tail)
+        since = lines[-1][0] - within_seconds if lines else 0.0
+        return [line for when, line in lines if when >= since]
 
     def _write(self, text: str) -> None:
         lines = text.count("\n")
