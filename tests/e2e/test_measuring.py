@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,11 @@ Record = Callable[[str, object], None]
 SCHEDULER = "sglang::scheduler"
 
 
+def heed_ctrl_c() -> None:
+    """A shell that runs the tests in the background has them, and all that they start, ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Command:
     """kubectl-vlm as its users run it, with the folder that it saves to."""
 
@@ -37,8 +43,11 @@ class Command:
         env = {**os.environ, "KUBECONFIG": str(KUBECONFIG)}
         where = ["--namespace", self._world.namespace]
         pipe = subprocess.PIPE
-        self._started.append(subprocess.Popen([*command, *where], env=env, stdout=pipe, stderr=pipe, text=True))
-        return self._started[-1]
+        process = subprocess.Popen(
+            [*command, *where], env=env, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_ctrl_c
+        )
+        self._started.append(process)
+        return process
 
     def end(self) -> None:
         """A command that a failed test left behind removes what it made."""
@@ -168,7 +177,7 @@ def test_a_profile_tells_where_the_time_goes_and_the_engine_goes_on(vlm: Command
 def test_ctrl_c_leaves_nothing_behind(vlm: Command, served: Served) -> None:
     process = vlm.start("bench", served.name, *LOAD)
     eventually(lambda: served.world.items("pods", "-l", "vlmserve.dev/measured"), "the load's pod", seconds=30)
-    process.send_signal(2)
+    process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, out + errors
     assert vlm.left_behind() == []
