@@ -28,9 +28,10 @@ from vlm_operator.measure.target import Target
 READY_SECONDS: Final = 60
 RUN_LINE: Final = "import base64, sys; exec(base64.b64decode(sys.stdin.readline()))"
 # The load has to outlast the recording: waves of requests after the one that starts it, and enough of them where they
-# are small. Their images are made beforehand, so there cannot be any number.
+# are small. Their images are made beforehand, so of large ones there are fewer.
 WAVES: Final = 20
 FEWEST_REQUESTS: Final = 400
+MOST_IMAGE_BYTES: Final = 2 * 2**30
 
 PodOf = Callable[[LoadJob, Progress], AbstractContextManager[str]]
 
@@ -70,6 +71,13 @@ def job_name(service: str) -> str:
     return f"{service}-bench-{secrets.token_hex(3)}"
 
 
+def requests_for(load: Load) -> int:
+    """How many requests outlast a recording, within what their images may take in memory."""
+    concurrency = load.concurrency[0]
+    wanted = max(WAVES * concurrency, FEWEST_REQUESTS)
+    return min(wanted, max(MOST_IMAGE_BYTES // max(load.request_bytes, 1), 2 * concurrency))
+
+
 def under_load(
     connection: Connection,
     subject: Measured,
@@ -83,8 +91,7 @@ def under_load(
     ``wanted``: the recorder's options. ``keep`` gets the recording before anything is removed.
     """
     runs = schedule(job.load, targets=1, rounds=1, first_seed=secrets.randbelow(2**31))
-    requests = max(WAVES * job.load.concurrency[0], FEWEST_REQUESTS)
-    runs[-1] = type(runs[-1])(**{**runs[-1].to_json(), "requests": requests})
+    runs[-1] = type(runs[-1])(**{**runs[-1].to_json(), "requests": requests_for(job.load)})
     manifest = bench_job(
         subject.template,
         name=job.name,

@@ -43,7 +43,10 @@ KEPT_NAMES: Final = frozenset(
 # The load needs no GPU. Without this the NVIDIA runtime shows all of a node's GPUs to images that ask for "all".
 NO_GPU: Final = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 CPU_PLATFORM: Final = {"name": "TORCHDYNAMO_DISABLE", "value": "1"}
-RESOURCES: Final[Manifest] = {"requests": {"cpu": "250m", "memory": "1Gi"}}
+# Python, PyTorch and the model's processor, without images.
+PROGRAM_MIB: Final = 1024
+# A request on its way stands in memory three times: in the dataset, as JSON, and as what is sent.
+COPIES_IN_FLIGHT: Final = 2
 
 _FROM_TEMPLATE: Final = (
     "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases", "imagePullSecrets", "nodeSelector",
@@ -56,6 +59,12 @@ _NOT_KEPT: Final = frozenset({"runtime", "plan", "cache", "shared-memory", "tmp"
 def program(name: str) -> str:
     """The text of a program that runs in a pod."""
     return files("vlm_operator.measure").joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+def memory_mib(load: Load, runs: Sequence[Run]) -> int:
+    """What the load's pod asks for: the program, and all images of its largest run."""
+    most = max(run.requests + COPIES_IN_FLIGHT * run.concurrency for run in runs)
+    return PROGRAM_MIB + -(-most * load.request_bytes // 2**20)
 
 
 def bench_job(
@@ -102,7 +111,7 @@ def bench_job(
         "image": image or main["image"],
         "command": ["python3", "-c", program("driver"), told],
         "env": _environment(main, targets, variables),
-        "resources": RESOURCES,
+        "resources": {"requests": {"cpu": "250m", "memory": f"{memory_mib(load, runs)}Mi"}},
         "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": main.get("securityContext") or {},

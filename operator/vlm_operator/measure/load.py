@@ -19,6 +19,8 @@ DEFAULT_CONCURRENCY: Final = 8
 # request 36411 sent 2,000 at 400.
 WAVES: Final = 5
 FEWEST_REQUESTS: Final = 16
+# Noise as a JPEG of quality 85, in base64, as SGLang's benchmark writes it: measured from 256x256 to 2048x2048.
+ENCODED_BYTES_PER_PIXEL: Final = 1.01
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Load:
     def requests_at(self, concurrency: int) -> int:
         """Requests of a round at that concurrency."""
         return self.requests if self.requests is not None else max(WAVES * concurrency, FEWEST_REQUESTS)
+
+    @property
+    def request_bytes(self) -> int:
+        """What the images of one request take in memory until they are sent: SGLang's benchmark makes them all beforehand."""
+        return int(self.images * self.width * self.height * ENCODED_BYTES_PER_PIXEL)
 
     def to_json(self) -> dict[str, Any]:
         """As the program in the pod reads it."""

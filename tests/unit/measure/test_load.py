@@ -9,8 +9,9 @@ import pytest
 
 from vlm_api.spec import SecretKeyRef
 from vlm_api.status import VLMService
+from vlm_operator.cli.recording import requests_for
 from vlm_operator.errors import InvalidInput
-from vlm_operator.measure.job import bench_job
+from vlm_operator.measure.job import bench_job, memory_mib
 from vlm_operator.measure.load import load_of, waiting
 from vlm_operator.measure.schedule import schedule
 from vlm_operator.measure.target import Target, checked_url, secret_reference, tokenizer_of
@@ -212,3 +213,21 @@ def test_more_runs_than_a_pod_can_be_told_of_are_refused() -> None:
     load, _ = load_of(service(WORKLOAD))
     with pytest.raises(InvalidInput, match="2002 runs are too many for one Job"):
         job(runs=schedule(load, targets=2, rounds=1000, first_seed=1))
+
+
+def test_the_loads_pod_asks_for_the_memory_of_all_its_images() -> None:
+    load, _ = load_of(service(WORKLOAD))
+    runs = schedule(load, targets=1, rounds=3, first_seed=1)
+    # 2,000 requests of a round and the copies of 400 on their way, with two images of 310,284 bytes each.
+    assert memory_mib(load, runs) == 1024 + 1658
+    [container] = job(runs=runs)["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["memory"] == "2682Mi"
+
+
+def test_a_recording_sends_fewer_requests_with_large_images() -> None:
+    small, _ = load_of(service(WORKLOAD), concurrency=[8])
+    images = {"perRequest": 4, "width": 4096, "height": 4096}
+    large, _ = load_of(service({**WORKLOAD, "images": images}), concurrency=[8])
+    assert requests_for(small) == 400
+    assert requests_for(large) == 31
+    assert requests_for(large) * large.request_bytes <= 2**31
