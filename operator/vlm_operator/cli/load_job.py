@@ -26,6 +26,8 @@ NO_POD_SECONDS: Final = 60.0
 START_SECONDS: Final = 900.0
 OBSTACLE_SECONDS: Final = 20.0
 GONE_SECONDS: Final = 60.0
+# An API server that is started anew, or a proxy in front of it.
+AWAY_SECONDS: Final = 60.0
 # An engine that is asked to end holds its devices until it has: the next twin may need them.
 TWIN_GONE_SECONDS: Final = 180.0
 
@@ -67,7 +69,7 @@ class LoadJob:
             if over:
                 raise ClusterError(f"the pod of Job {self.name} ended in between: {pods.last_words(pod)}")
             time.sleep(PAUSE_SECONDS)
-            found = self._pod()
+            found = self._pod_again()
             if found is None:
                 raise ClusterError(f"the pod of Job {self.name} was removed by somebody else before it was done")
             pod = found
@@ -85,6 +87,18 @@ class LoadJob:
                 kinds.POD, self.connection.namespace, labels=f"batch.kubernetes.io/job-name={self.name}"
             )
         return found[0] if found else None
+
+    def _pod_again(self) -> Document | None:
+        """The same while it is measured: an API server that is away for a moment takes no hour's work with it."""
+        deadline = time.monotonic() + AWAY_SECONDS
+        while True:
+            try:
+                return self._pod()
+            except ClusterError as error:
+                cause = error.__cause__
+                if not isinstance(cause, ApiError) or cause.refused or time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE_SECONDS)
 
     def _started(self) -> Document:
         begun = time.monotonic()

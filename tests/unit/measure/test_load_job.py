@@ -122,6 +122,21 @@ def test_a_cluster_that_does_not_answer_after_the_removal_takes_nothing_of_what_
     assert (cluster.objects, list(answers)) == ([], [])
 
 
+def test_an_api_server_that_is_away_for_a_moment_ends_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs(monkeypatch, [event(1)], [event(1), event(2, "end")])
+    cluster = Cluster(RUNS)
+    listed, asked = cluster.list, iter([False, True, True])  # it is there for the start, then away twice
+
+    def sometimes(*given: Any, **more: Any) -> list[dict[str, Any]]:
+        if next(asked, False):
+            raise ApiError(503, "ServiceUnavailable", "the server is shutting down")
+        return listed(*given, **more)
+
+    monkeypatch.setattr(cluster, "list", sometimes)
+    with load_job.running(connection(cluster), JOB) as job:
+        assert [each["line"] for each in job.events()] == [1, 2]
+
+
 def test_a_pod_that_ends_without_its_last_word_is_told_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = state("terminated", "Failed", reason="OOMKilled", exitCode=137)
     logs(monkeypatch, [event(1)], [event(1)])
