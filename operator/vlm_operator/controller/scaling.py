@@ -54,9 +54,13 @@ def scaling_active(service: VLMService, seen: Observed) -> Verdict | None:
     if service.spec.scaling is None:
         return None
     conditions = ((seen.autoscaler or {}).get("status") or {}).get("conditions") or []
-    said: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "ScalingActive"), {})
+    told: Mapping[str, Mapping[str, Any]] = {str(c.get("type")): c for c in conditions}
+    said, limited = told.get("ScalingActive", {}), told.get("ScalingLimited", {})
     words = f"{said.get('reason')}: {said.get('message')}"
     if said.get("status") == "True":
+        if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
+            most = service.spec.scaling.max_replicas
+            words += f"; it would have more than {most} replicas: raise spec.scaling.maxReplicas where that should be"
         return Verdict(ConditionStatus.TRUE, reasons.AUTOSCALER_ACTIVE, words)
     if said.get("status") == "False":
         if said.get("reason") == "ScalingDisabled":

@@ -79,6 +79,18 @@ def test_what_the_autoscaler_says_of_its_metric_is_told(found, verdict):
     assert (told.status.value, told.reason) == verdict
 
 
+def test_an_autoscaler_that_would_have_more_replicas_says_so():
+    found = autoscaler("True", "ValidMetricFound")
+    found["status"]["conditions"].append({"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"})
+    told = scaling_active(service(scaling={"maxReplicas": 4}), Observed(autoscaler=found))
+    assert told is not None
+    assert told.reason == "AutoscalerActive"
+    assert "would have more than 4 replicas: raise spec.scaling.maxReplicas" in told.message
+    # At its fewest it is limited as well, and well.
+    found["status"]["conditions"][-1]["reason"] = "TooFewReplicas"
+    assert "more than" not in scaling_active(service(scaling={"maxReplicas": 4}), Observed(autoscaler=found)).message
+
+
 def test_a_missing_adapter_is_told_in_the_autoscalers_own_words_with_a_next_step():
     words = "unable to get metric vlmserve_requests_in_flight: no metrics returned from custom metrics API"
     seen = Observed(autoscaler=autoscaler("False", "FailedGetPodsMetric", words))
