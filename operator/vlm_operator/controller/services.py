@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 COMPARE_SOON_SECONDS: Final = 1.0
 # And now and then, should all have gone, or should kopf have found nothing to watch when it started.
 COMPARE_SECONDS: Final = 60.0
+PAGE: Final = 100
+IDLE_SECONDS: Final = 0.5
 # How long kopf may take to show what is there.
 SHOW_SECONDS: Final = 60.0
 
@@ -136,6 +138,10 @@ def settings() -> kopf.OperatorSettings:
     found.peering.standalone = True
     # Without it kopf would need to list and watch CRDs and namespaces.
     found.scanning.disabled = True
+    # Thousands of services with their plans are hundreds of megabytes at once: they come in pages, and none is kept
+    # longer than its event takes (kopf's own values are one page, and 5 s).
+    found.watching.chunk_size = PAGE
+    found.queueing.idle_timeout = IDLE_SECONDS
     found.networking.request_timeout = 30
     found.networking.connect_timeout = 10
     found.watching.connect_timeout = 10
