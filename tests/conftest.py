@@ -21,7 +21,7 @@ BUDGET_SECONDS = {
     "conformance": 300,
     "engine": 420,
     "cluster": 30,
-    "e2e": 1040,
+    "e2e": 960,
 }
 
 _seconds: dict[str, float] = defaultdict(float)
