@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import yaml
@@ -131,6 +131,7 @@ def server_pid(folder: Path) -> int:
 class Arrivals:
     """When objects came or changed, seen by watches in threads of their own."""
 
+    accept: ClassVar[str] = METADATA
     api: Api
     seen: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     """``plural/name`` -> times by the monotonic clock, each with the type of the event."""
@@ -152,13 +153,20 @@ class Arrivals:
         found = self.seen.get(key)
         return found[0][0] if found else None
 
+    def note(self, plural: str, event: dict[str, Any]) -> str:
+        """Takes an event down; the version that it brought."""
+        metadata = event["object"]["metadata"]
+        self.seen.setdefault(f"{plural}/{metadata['name']}", []).append((time.monotonic(), event["type"]))
+        self.touched.add(metadata["name"])
+        return str(metadata["resourceVersion"])
+
     def _follow(self, path: str, began: threading.Event) -> None:
         plural = path.rpartition("/")[2]
         version = self.api("GET", f"{path}?limit=1")["metadata"]["resourceVersion"]
         while not self._stop:
             connection = self.api.connect()
             query = f"watch=1&resourceVersion={version}&timeoutSeconds=3000"
-            connection.request("GET", f"{path}?{query}", headers={"Accept": METADATA})
+            connection.request("GET", f"{path}?{query}", headers={"Accept": self.accept})
             answer = connection.getresponse()
             connection.sock.settimeout(None)
             began.set()
@@ -166,10 +174,7 @@ class Arrivals:
             while not self._stop and (part := _more(answer)):
                 *lines, rest = (rest + part).split(b"\n")
                 for event in map(json.loads, lines):
-                    metadata = event["object"]["metadata"]
-                    version = metadata["resourceVersion"]
-                    self.seen.setdefault(f"{plural}/{metadata['name']}", []).append((time.monotonic(), event["type"]))
-                    self.touched.add(metadata["name"])
+                    version = self.note(plural, event)
 
 
 def _more(answer: http.client.HTTPResponse) -> bytes:

@@ -1,11 +1,14 @@
 """How the operator does on a large cluster: thousands of services on a thousand nodes, and the peer beside it.
 
-    python benchmarks/reconcile.py [--services 1000 5000] [--nodes 1000] [--quiet-seconds 300] [--no-peer] [--json FILE]
+    python benchmarks/reconcile.py [--services 1000 5000] [--available 1000] [--nodes 1000] [--quiet-seconds 300]
+                                   [--no-peer] [--json FILE]
 
-A real API server with real etcd; nodes are Node objects, no pod runs. For each size: services are created while the
-operator runs; then nothing happens for a while; then the timestamp label of every node changes; then services change one
-at a time; then the operator is started anew. The peer is the LeaderWorkerSet controller with objects of no replicas, made
-by the same load in the same run, on an API server of its own. Needs the cluster's programs (``make prepare``).
+A real API server with real etcd; nodes are Node objects, no pod runs. For each size of ``--services``: services are created
+while the operator runs; then nothing happens for a while; then the timestamp label of every node changes; then services
+change one at a time; then the operator is started anew. For each size of ``--available``, on an API server of its own with
+Kubernetes' controllers, its scheduler and KWOK, which simulates the pods: services are created until all serve. The peer is
+the LeaderWorkerSet controller with objects of no replicas, made by the same load in the same run, on an API server of its
+own. Needs the cluster's programs (``make prepare``), and root for ``--available``.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from control_plane import (
 from peer import leader_worker_sets
 from rich.console import Console
 from rich.table import Table
+from workloads import Serving, kubernetes
 
 from minicluster.errors import ClusterError
 from minicluster.local import apiserver
@@ -78,6 +82,9 @@ class Result:
     restart_seconds: float = 0.0
     restart_writes: dict[str, int] = field(default_factory=dict)
     restart_peak_mib: float = 0.0
+    serving_rate: float = 0.0
+    serving_p50: float = 0.0
+    serving_p99: float = 0.0
 
 
 class Operator:
@@ -138,8 +145,8 @@ def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]
     return {name: round(after[name] - before[name], 2) for name in after}
 
 
-def fill(api: Api, result: Result, pids: dict[str, int], names: Sequence[str], work: Work) -> None:
-    """Creates all objects and waits for what is made of each."""
+def fill(api: Api, result: Result, pids: dict[str, int], names: Sequence[str], work: Work) -> dict[str, float]:
+    """Creates all objects and waits for what is made of each; when each was sent, by the monotonic clock."""
     arrivals = Arrivals(api)
     arrivals.watch(work.made)
     before, counted, sent = cpu(pids), api.requests(), {}
@@ -165,6 +172,7 @@ def fill(api: Api, result: Result, pids: dict[str, int], names: Sequence[str], w
     result.requests = {k: n for k, n in sorted(made.items()) if n > len(names) // 20}
     result.requests_each = sum(result.requests.values()) / len(names)
     arrivals.stop()
+    return sent
 
 
 @dataclass
@@ -201,6 +209,36 @@ def measure_operator(size: int, options: argparse.Namespace, folder: Path) -> Re
             anew(api, result, operator)
             say(f"{size}: started anew: {result.restart_seconds:.1f} s, {result.restart_peak_mib:.0f} MiB at most")
         finally:
+            operator.stop()
+    return result
+
+
+def measure_available(size: int, options: argparse.Namespace, folder: Path) -> Result:
+    """From creation until a service serves, with simulated pods."""
+    result, own = Result("vlm-operator, pods by KWOK", size), folder / f"available-{size}"
+    with cluster(own) as (api, kubeconfig), kubernetes(own, kubeconfig) as others:
+        install(api)
+        add_nodes(api, options.nodes)
+        operator, serving = Operator(kubeconfig, folder / f"available-{size}.log"), Serving(api)
+        serving.watch(SERVICES)
+        try:
+            pids = {n: p for n, p in children().items() if n in ("kube-apiserver", "etcd")}
+            pids |= {**others, "operator": operator.pid, "load": os.getpid()}
+            names = [f"vlm-{n}" for n in range(size)]
+
+            def settle() -> None:
+                until(lambda: len(serving.seen) >= size, 1800, "all services serve", 0.1)
+                still(operator.counts, 3, 1800)
+
+            sent = fill(api, result, pids, names, Work(SERVICES, DEPLOYMENTS, service, settle))
+            came = {name: serving.first(f"vlmservices/{name}") or 0.0 for name in names}
+            waits = [came[name] - sent[name] for name in names]
+            result.serving_rate = size / (max(came.values()) - min(sent.values()))
+            result.serving_p50, result.serving_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
+            result.rss_mib, result.peak_mib = use(operator.pid).rss_mib, use(operator.pid).peak_mib
+            say(f"{size} with pods: {result.serving_rate:.0f} services/s until they serve, CPU {result.cpu}")
+        finally:
+            serving.stop()
             operator.stop()
     return result
 
@@ -293,9 +331,17 @@ def table(results: Sequence[Result]) -> Table:
 
     row("objects/s, create to applied", lambda r: f"{r.rate:.0f}")
     row("create to applied under that load, p50 / p99, s", lambda r: f"{r.p50:.1f} / {r.p99:.1f}")
+    row("objects/s, create to serving", lambda r: f"{r.serving_rate:.0f}" if r.serving_rate else "—")
+    row(
+        "create to serving under that load, p50 / p99, s",
+        lambda r: f"{r.serving_p50:.1f} / {r.serving_p99:.1f}" if r.serving_rate else "—",
+    )
     row("requests an object", lambda r: f"{r.requests_each:.1f}")
-    for name in ("operator", "kube-apiserver", "etcd", "load"):
-        row(f"CPU ms an object: {name}", lambda r, n=name: f"{r.cpu[n] / r.objects * 1000:.1f}")
+    for name in dict.fromkeys(name for r in results for name in r.cpu):
+        row(
+            f"CPU ms an object: {name}",
+            lambda r, n=name: f"{r.cpu[n] / r.objects * 1000:.1f}" if n in r.cpu else "—",
+        )
     row("objects/s if the operator took no time at all", lambda r: f"{ceiling(r):.0f}")
     row("memory then / at most, MiB", lambda r: f"{r.rss_mib:.0f} / {r.peak_mib:.0f}")
     row("writes while quiet", own(lambda r: str(sum(r.quiet_writes.values()))))
@@ -312,6 +358,7 @@ def main() -> int:
     """Runs everything and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--services", type=int, nargs="+", default=[1000, 5000])
+    parser.add_argument("--available", type=int, nargs="*", default=[1000])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--quiet-seconds", type=float, default=300.0)
     parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
@@ -324,6 +371,7 @@ def main() -> int:
             if options.peer:
                 results.append(measure_peer(1000, Path(folder)))
             results += [measure_operator(size, options, Path(folder)) for size in options.services]
+            results += [measure_available(size, options, Path(folder)) for size in options.available]
         except (ClusterError, TimeoutError) as error:
             print(f"error: {error}", file=sys.stderr)
             for log in Path(folder).glob("*.log"):

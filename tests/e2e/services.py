@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 import yaml
 from demo.services import example
+from e2e.world import World
 from unit.runtime.harness import STAND_IN
 
 from vlm_api.names import RUNTIME_MOUNT
@@ -60,3 +64,14 @@ def l40s(*, tensor: int = 1) -> Spec:
         "parallelism": {"tensor": tensor},
         "workload": {"concurrency": 16, "images": {"width": 512, "height": 512}},
     }
+
+
+@contextmanager
+def stand_in_serves(world: World, name: str, spec: Spec) -> Iterator[World]:
+    """A service of ``stand_in`` that serves, alone on the machine, while the block runs."""
+    world.pause_others(name)
+    world("apply", "-f", "-", stdin=json.dumps(stand_in_program()))
+    world.apply(name, spec)
+    world.wait_until_ready(name, 120)
+    yield world
+    world("delete", "vlms", name, "--timeout=60s")

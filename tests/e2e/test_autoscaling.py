@@ -78,12 +78,8 @@ def scaled(world: World, free_processors: None) -> Iterator[World]:
     """The service, with one replica that serves, and nothing in the cluster that measures it."""
     adapter.stop()
     prometheus.stop()
-    world.pause_others(NAME)
-    world("apply", "-f", "-", stdin=json.dumps(services.stand_in_program()))
-    world.apply(NAME, spec(0))
-    world.wait_until_ready(NAME, 120)
-    yield world
-    world("delete", "vlms", NAME, "--timeout=60s")
+    with services.stand_in_serves(world, NAME, spec(0)):
+        yield world
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -25,12 +24,8 @@ def spec(update: int) -> services.Spec:
 @pytest.fixture(scope="module")
 def drained(world: World, free_processors: None) -> Iterator[World]:
     """Two replicas that serve, alone on the machine."""
-    world.pause_others(NAME)
-    world("apply", "-f", "-", stdin=json.dumps(services.stand_in_program()))
-    world.apply(NAME, spec(0))
-    world.wait_until_ready(NAME, 120)
-    yield world
-    world("delete", "vlms", NAME, "--timeout=60s")
+    with services.stand_in_serves(world, NAME, spec(0)):
+        yield world
 
 
 def test_an_update_cuts_no_stream_and_refuses_no_request(

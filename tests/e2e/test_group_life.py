@@ -5,7 +5,6 @@ Only the engine is a stand-in, which starts in a second; test_group.py has the r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -30,12 +29,8 @@ def spec(update: int, replicas: int) -> services.Spec:
 @pytest.fixture(scope="module")
 def crew(world: World, free_processors: None) -> Iterator[World]:
     """One group that serves."""
-    world.pause_others(NAME)
-    world("apply", "-f", "-", stdin=json.dumps(services.stand_in_program()))
-    world.apply(NAME, spec(0, 1))
-    world.wait_until_ready(NAME, 120)
-    yield world
-    world("delete", "vlms", NAME, "--timeout=60s")
+    with services.stand_in_serves(world, NAME, spec(0, 1)):
+        yield world
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY
@@ -41,13 +42,9 @@ def profile(options: argparse.Namespace) -> int:
         subject = measured(connection, options.name)
         concurrency = [options.concurrency] if options.concurrency is not None else []
         load, notes = load_of(subject.service, replicas=subject.replicas, concurrency=concurrency)
-        before = subject.restarts(connection)
         with ends_on_signals(), Records.begin(options.folder, options.name, "profile") as records:
-            summary = _nsight if options.nsight else _torch
-            found = summary(options, connection, subject, load, records, notes)
-            restarted = subject.restarted(connection, before, 0)
-            if restarted:
-                found["notes"].append(f"containers of {options.name} were started anew {restarted} times meanwhile")
+            profiled = _Profiled(options, connection, subject, load, records, notes, subject.restarts(connection))
+            found = profiled.by_nsight() if options.nsight else profiled.by_torch()
             records.write(PROFILE, json.dumps(found, indent=2))
     except InvalidInput as error:
         raise InvalidInputs([str(error)]) from error
@@ -59,7 +56,7 @@ def profile(options: argparse.Namespace) -> int:
             console.print(f"  note: {note}")
         console.print(f"\nSaved in {records.folder}: {', '.join(records.written)}")
         console.print("The recording opens in " + ("Nsight Systems" if options.nsight else "ui.perfetto.dev"))
-    return 0 if (options.nsight or found["stages"]) and not restarted else 1
+    return 0 if (options.nsight or found["stages"]) and not profiled.restarted else 1
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -70,65 +67,74 @@ def _check(options: argparse.Namespace) -> None:
             raise InvalidInput("--" + flag.replace("_", "-"), f"{given} is not above 0: give seconds")
 
 
-def _torch(
-    options: argparse.Namespace,
-    connection: Connection,
-    subject: Measured,
-    load: Load,
-    records: Records,
-    notes: list[str],
-) -> dict[str, Any]:
-    """A trace of PyTorch's profiler, told apart by stages."""
-    pod = serving_pod(connection, options.name)
-    on_cpu = subject.plan.hardware is not None and subject.plan.hardware.device == "cpu"
-    wanted = {
-        "port": ENGINE_PORT,
-        "steps": options.steps,
-        "activities": ["CPU"] if on_cpu else ["CPU", "GPU"],
-        "with_stack": options.stack,
-        "seconds": options.timeout,
-        "key_variable": ENV_API_KEY,
-    }
-    job = Job(job_name(options.name), subject.target, load, image=options.image)
-    _, recorded = under_load(connection, subject, job, lambda *_: nullcontext(pod), wanted, keep(records, TRACE_FILE))
-    stages, said = summed_up(recorded.data)
-    found = _found(options, pod, load, [*notes, *said])
-    files = [*records.written]
-    records.write("report.html", profile_report(options.name, stages, found["command"], found["notes"], files))
-    if options.output == "table":
-        console = make_console()
-        for each in stages:
-            print_stage(console, options.name, each)
-    return {**found, "stages": [stage.to_json() for stage in stages]}
+@dataclass
+class _Profiled:
+    """A service under the load that it is recorded with."""
 
+    options: argparse.Namespace
+    connection: Connection
+    subject: Measured
+    load: Load
+    records: Records
+    notes: list[str]
+    before: int
+    """Restarts of its containers before."""
+    restarted: int = 0
+    """Restarts meanwhile."""
 
-def _nsight(
-    options: argparse.Namespace,
-    connection: Connection,
-    subject: Measured,
-    load: Load,
-    records: Records,
-    notes: list[str],
-) -> dict[str, Any]:
-    """A recording of Nsight Systems, summed up by kernels."""
-    pod, recorded = record_twin(options, connection, subject, load, keep(records, NSIGHT_FILE))
-    kernels = kernel_sums(recorded.kernels)
-    notes = [*notes, *recorded.notes]
-    if not kernels and not recorded.notes:
-        notes.append("the recording holds no kernel of a GPU")
-    if options.output == "table" and kernels:
-        print_kernels(make_console(), options.name, kernels)
-    return {**_found(options, pod, load, notes), "kernels": [kernel.to_json() for kernel in kernels]}
+    def by_torch(self) -> dict[str, Any]:
+        """A trace of PyTorch's profiler, told apart by stages."""
+        pod = serving_pod(self.connection, self.options.name)
+        on_cpu = self.subject.plan.hardware is not None and self.subject.plan.hardware.device == "cpu"
+        wanted = {
+            "port": ENGINE_PORT,
+            "steps": self.options.steps,
+            "activities": ["CPU"] if on_cpu else ["CPU", "GPU"],
+            "with_stack": self.options.stack,
+            "seconds": self.options.timeout,
+            "key_variable": ENV_API_KEY,
+        }
+        job = Job(job_name(self.options.name), self.subject.target, self.load, image=self.options.image)
+        _, recorded = under_load(
+            self.connection, self.subject, job, lambda *_: nullcontext(pod), wanted, keep(self.records, TRACE_FILE)
+        )
+        stages, said = summed_up(recorded.data)
+        found = self._found(pod, said)
+        files = [*self.records.written]
+        self.records.write(
+            "report.html", profile_report(self.options.name, stages, found["command"], found["notes"], files)
+        )
+        if self.options.output == "table":
+            console = make_console()
+            for each in stages:
+                print_stage(console, self.options.name, each)
+        return {**found, "stages": [stage.to_json() for stage in stages]}
+
+    def by_nsight(self) -> dict[str, Any]:
+        """A recording of Nsight Systems, summed up by kernels."""
+        pod, recorded = record_twin(
+            self.options, self.connection, self.subject, self.load, keep(self.records, NSIGHT_FILE)
+        )
+        kernels = kernel_sums(recorded.kernels)
+        notes = [*recorded.notes]
+        if not kernels and not recorded.notes:
+            notes.append("the recording holds no kernel of a GPU")
+        if self.options.output == "table" and kernels:
+            print_kernels(make_console(), self.options.name, kernels)
+        return {**self._found(pod, notes), "kernels": [kernel.to_json() for kernel in kernels]}
+
+    def _found(self, pod: str, notes: list[str]) -> dict[str, Any]:
+        self.restarted = self.subject.restarted(self.connection, self.before, 0)
+        name, notes = self.options.name, [*self.notes, *notes]
+        if self.restarted:
+            notes.append(f"containers of {name} were started anew {self.restarted} times meanwhile")
+        command = shlex.join(["kubectl", "vlm", *sys.argv[1:]])
+        return {"service": name, "pod": pod, "command": command, "load": self.load.to_json(), "notes": notes}
 
 
 def keep(records: Records, name: str) -> Callable[[Recorded], None]:
     """Writes the file as soon as it is there, whatever goes wrong while the cluster is cleaned up."""
     return lambda recorded: records.write_bytes(name, recorded.data)
-
-
-def _found(options: argparse.Namespace, pod: str, load: Load, notes: list[str]) -> dict[str, Any]:
-    command = shlex.join(["kubectl", "vlm", *sys.argv[1:]])
-    return {"service": options.name, "pod": pod, "command": command, "load": load.to_json(), "notes": notes}
 
 
 def summed_up(data: bytes) -> tuple[list[Stage], list[str]]:

@@ -190,7 +190,7 @@ class App:
             recorder=Recorder(client, self._identity),
             status=StatusWriter(client, cache.put),
             inventory=cluster.inventory,
-            reports=Reports(),
+            reports=Reports(heard=cluster.look_again),
             site=self._options.site,
         )
         cluster.wakes(queue)
@@ -213,6 +213,7 @@ class App:
         finally:
             # Before anybody else can take the lease: what is under way in threads writes nothing more.
             client.fence()
+            reconciler.reports.close()
             cluster.watches.stop()
             self._stop.set()
             self._health.watching = False

@@ -121,6 +121,10 @@ class Cluster:
         self._queue = queue
         self._add_all()
 
+    def look_again(self, key: Key) -> None:
+        """A service is worth a look, though no object of it has changed. From any thread."""
+        self._soon(self._add_routine, key)
+
     def _wake(self, key: Key, cause: Cause) -> None:
         self._soon(self._add, key, cause)
 
@@ -135,6 +139,10 @@ class Cluster:
     def _add(self, key: Key, cause: Cause) -> None:
         if self._queue is not None:
             self._queue.add(key, cause=cause)
+
+    def _add_routine(self, key: Key) -> None:
+        if self._queue is not None:
+            self._queue.add(key, routine=True)
 
     def _add_all(self) -> None:
         if self._queue is not None:

@@ -1,16 +1,36 @@
-"""What is known of a pod whose runtime does not answer, or has nothing to tell yet. When it is asked: test_watching.py."""
+"""What is known of a pod whose runtime answers late, not at all, or has nothing to tell yet. When it is asked:
+test_watching.py."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
 from unit.controller.test_conclude import pod, report
 
 from vlm_api.report import Report
+from vlm_operator.controller import reports
 from vlm_operator.controller.pods import PodView
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.reports import SERVING_SECONDS, SOON_AGAIN, STARTING_SECONDS, Reports
 
 KEY = Key("default", "vlm")
 ASKED = report(ready=True, asked=True)
+
+
+class AtOnce(Executor):
+    """Nothing is late."""
+
+    def submit(self, ask: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(ask(*args, **kwargs))
+        return done
 
 
 class World:
@@ -20,7 +40,7 @@ class World:
         self.now = 1000.0
         self.answer: Report | None = ASKED
         self.questions = 0
-        self.reports = Reports(self._ask, lambda: self.now)
+        self.reports = Reports(self._ask, lambda: self.now, threads=AtOnce())
 
     def _ask(self, address: str) -> Report | None:
         self.questions += 1
@@ -70,3 +90,95 @@ def test_a_follower_of_a_group_has_no_settings_to_tell() -> None:
     world.answer = report(ready=True)
     world.look(pod(ready=True, leader=False))
     assert not world.reports.unsettled(KEY)
+
+
+def test_a_pod_that_does_not_answer_at_once_holds_nobody_up_and_is_heard_later() -> None:
+    answers, heard, told = threading.Event(), threading.Event(), []
+
+    def ask(address: str) -> Report:
+        answers.wait(30)
+        return ASKED
+
+    def hear(key: Key) -> None:
+        told.append(key)
+        heard.set()
+
+    slow = Reports(ask, lambda: 1000.0, hear)
+    began = time.monotonic()
+    assert slow.of(KEY, [READY]) == {}
+    assert slow.of(KEY, [READY]) == {}, "asked once, however often somebody looks"
+    assert time.monotonic() - began < 10
+    assert not told
+    answers.set()
+    assert heard.wait(30)
+    assert slow.of(KEY, [READY]) == {READY.name: ASKED}
+    assert told == [KEY]
+
+
+def test_what_a_pod_answers_late_about_a_container_that_is_gone_is_not_taken() -> None:
+    answers, questions = threading.Event(), []
+
+    def ask(address: str) -> Report | None:
+        questions.append(address)
+        if len(questions) > 1:
+            return None
+        answers.wait(30)
+        return ASKED
+
+    slow = Reports(ask, lambda: 1000.0)
+    slow.of(KEY, [READY])
+    answers.set()
+    assert slow.of(KEY, [pod(restarts=1)]) == {}
+    assert len(questions) == 2
+
+
+def test_an_operator_that_ends_asks_nobody_any_more() -> None:
+    world = World()
+    world.reports.close()
+    assert world.look(READY) is None
+    assert world.questions == 0
+
+
+@contextlib.contextmanager
+def speaking(data: bytes) -> Iterator[int]:
+    """The port of a server that says this to whoever comes, and hangs up."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                there, _ = server.accept()
+                with there:
+                    there.recv(1000)
+                    there.sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+)
+def test_something_else_at_the_port_of_the_report_is_no_report(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with speaking(data) as port:
+        monkeypatch.setattr(reports, "RUNTIME_PORT", port)
+        assert reports.fetch("127.0.0.1") is None
+
+
+def test_a_report_is_read_from_the_pod_itself_whatever_proxy_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = ASKED.model_dump_json(by_alias=True).encode()
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with speaking(answer) as port:
+        monkeypatch.setattr(reports, "RUNTIME_PORT", port)
+        assert reports.fetch("127.0.0.1") == ASKED

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from unit.controller.fakes import FakeClient
+from unit.controller.test_reports import AtOnce
 
 from vlm_api.report import Phase, Report
 from vlm_operator.controller.inventory import Inventory
@@ -183,7 +184,7 @@ def runtimes() -> Runtimes:
 
 @pytest.fixture
 def reports(runtimes: Runtimes) -> Reports:
-    return Reports(runtimes, lambda: runtimes.now)
+    return Reports(runtimes, lambda: runtimes.now, threads=AtOnce())
 
 
 def test_a_pod_that_serves_is_asked_rarely(runtimes, reports):
