@@ -357,7 +357,7 @@ def table(results: Sequence[Result]) -> Table:
 def main() -> int:
     """Runs everything and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--services", type=int, nargs="+", default=[1000, 5000])
+    parser.add_argument("--services", type=int, nargs="*", default=[1000, 5000])
     parser.add_argument("--available", type=int, nargs="*", default=[1000])
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--quiet-seconds", type=float, default=300.0)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from apiserver.operating import QWEN, SOON_SECONDS, Operator, World, add_node, ended, eventually
 
-from vlm_operator.controller.drift import DEBOUNCE_SECONDS
+from vlm_operator.controller.lasting import DEBOUNCE_SECONDS
 
 TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 

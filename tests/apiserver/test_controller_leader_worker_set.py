@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apiserver.operating import QWEN, Operator, World, add_node, eventually, settled_writes
+from apiserver.operating import QWEN, SOON_SECONDS, Operator, World, add_node, eventually, settled_writes
 
 from minicluster.paths import SHARE
+from vlm_operator.controller.lasting import DEBOUNCE_SECONDS
 
 TWO_NODES: dict[str, Any] = {
     "model": {**QWEN, "uri": "hf://Qwen/Qwen3-VL-235B-A22B-Instruct", "parametersBillion": 235},
@@ -66,9 +67,13 @@ def test_the_groups_numbers_are_the_services_numbers(world: World):
     assert (status["readyReplicas"], status["availableReplicas"], status["updatedReplicas"]) == (1, 1, 1)
 
 
-def test_a_group_that_is_as_it_should_be_costs_no_write(world: World, kubectl: Any, operator: Operator):
+def test_a_group_without_pods_says_so_once_that_lasts_and_costs_no_further_write(
+    world: World, kubectl: Any, operator: Operator
+):
     world.apply(**TWO_NODES)
     world.wait_for("False", "Starting")
+    told = world.wait_for("False", "PodsMissing", seconds=2 * DEBOUNCE_SECONDS + SOON_SECONDS)
+    assert "0 of 2 pods" in told
     before, reconciled = settled_writes(kubectl), operator.metric("vlm_operator_reconciles_total")
     world("annotate", "leaderworkerset", "vlm-group", "somebody=else")
     eventually(lambda: operator.metric("vlm_operator_reconciles_total") > reconciled)

@@ -238,8 +238,7 @@ class App:
             else:
                 if outcome.again_after_seconds is None:
                     queue.forget(key)
-                    reconciler.reports.forget(key)
-                    reconciler.drifts.forget(key)
+                    reconciler.forget(key)
                     self._metrics.forget(key)
                     self._metrics.reconciles.labels("gone").inc()
                 else:

@@ -138,6 +138,8 @@ def obstacle_of(seen: Observed) -> tuple[str, str] | None:
             return reasons.UNSCHEDULABLE, f"pod {pod.name}: {pod.unschedulable}"
     if seen.replicas.unmade and seen.replicas.updated < seen.replicas.wanted:
         return reasons.PODS_REFUSED, f"the API server lets no pod be made: {seen.replicas.unmade}"
+    if seen.missing:
+        return reasons.PODS_MISSING, seen.missing
     return None
 
 

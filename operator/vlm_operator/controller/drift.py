@@ -1,12 +1,11 @@
 """Whether the nodes that pods run on are still what the plan was made for. It is only told: running pods are left alone.
 
 Labels flip while a driver is upgraded or the discovery of GPUs starts anew. So a difference counts once it has lasted, and
-so does its end. Plans are sticky: the next change of the spec makes a new one.
+so does its end (``Lasting``). Plans are sticky: the next change of the spec makes a new one.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,11 +15,8 @@ from vlm_api.status import ConditionStatus
 from vlm_operator.controller import reasons
 from vlm_operator.controller.observed import Drift, Observed, Verdict
 from vlm_operator.controller.pods import PodView
-from vlm_operator.controller.queue import Key
 from vlm_operator.facts.types import GpuFacts, NodeFacts
 
-# Discovery that starts anew takes its labels back for seconds.
-DEBOUNCE_SECONDS: Final = 15.0
 NEXT_STEP: Final = "the pod stays as it is; delete it to place it anew, or change the spec for a new plan"
 
 
@@ -74,29 +70,6 @@ def _facts(hardware: PlanHardware, gpu: GpuFacts, needed: int) -> Iterator[str]:
     )
     if gpu.devices < needed:
         yield f"it has {gpu.devices} devices left, and the pod was given {needed}"
-
-
-class Drifts:
-    """What has lasted. Kept in memory only: an operator that starts anew waits once more, and forgets nothing told."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._turned: dict[Key, float] = {}
-
-    def lasting(self, key: Key, now: Drift | None, told: Drift | None) -> tuple[Drift | None, bool]:
-        """What to tell, and whether that may soon be something else. ``told`` is what the status says so far."""
-        if (now is None) == (told is None):
-            self._turned.pop(key, None)
-            return now, False
-        since = self._turned.setdefault(key, self._clock())
-        if self._clock() - since >= DEBOUNCE_SECONDS:
-            del self._turned[key]
-            return now, False
-        return told, True
-
-    def forget(self, key: Key) -> None:
-        """The service is gone."""
-        self._turned.pop(key, None)
 
 
 def told_before(conditions: Mapping[str, Any]) -> Drift | None:

@@ -17,6 +17,7 @@ SCALED_TO_ZERO: Final = "ScaledToZero"
 UNSCHEDULABLE: Final = "Unschedulable"
 POD_FAILED: Final = "PodFailed"
 PODS_REFUSED: Final = "PodsRefused"
+PODS_MISSING: Final = "PodsMissing"
 INVALID_SPEC: Final = "InvalidSpec"
 PLAN_REFUSED: Final = "PlanRefused"
 NAME_TAKEN: Final = "NameTaken"
@@ -75,6 +76,7 @@ SENTENCES: Final[dict[str, str]] = {
     UNSCHEDULABLE: "The scheduler finds no node for a pod; the message is the scheduler's own.",
     POD_FAILED: "A pod ended or cannot start; the message says why and what to do.",
     PODS_REFUSED: "The API server lets no pod be made, by a quota or a policy; the message is its own.",
+    PODS_MISSING: "Groups of pods lack some that nobody has made for a while; the message says who can tell why.",
     INVALID_SPEC: "The spec cannot be right whatever the cluster looks like; nothing is tried again until it changes.",
     PLAN_REFUSED: "The plan cannot work on this cluster, so no pod was started; running pods were left alone.",
     NAME_TAKEN: "An object that the service needs exists already and belongs to somebody else; it was left alone.",

@@ -15,9 +15,10 @@ from vlm_operator.controller import reasons
 from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.choosing import Chooser, Pods
 from vlm_operator.controller.conclude import conclude, told
-from vlm_operator.controller.drift import DEBOUNCE_SECONDS, Drifts, difference, told_before
+from vlm_operator.controller.drift import difference, told_before
 from vlm_operator.controller.inspecting import RETRY_SECONDS
 from vlm_operator.controller.inventory import Inventory
+from vlm_operator.controller.lasting import DEBOUNCE_SECONDS, Lasting
 from vlm_operator.controller.live import (
     parse,
     parse_status,
@@ -25,7 +26,7 @@ from vlm_operator.controller.live import (
     unreadable,
     workload_of,
 )
-from vlm_operator.controller.observed import Observed, Problem, replicas
+from vlm_operator.controller.observed import Drift, Observed, Problem, missing_before, missing_pods, replicas
 from vlm_operator.controller.pods import PodView, view
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.reports import STARTING_SECONDS, Reports
@@ -75,7 +76,9 @@ class Reconciler:
     inventory: Inventory
     reports: Reports
     site: render.Site = render.USUAL_SITE
-    drifts: Drifts = field(default_factory=Drifts)
+    drifts: Lasting[Drift] = field(default_factory=Lasting)
+    shortages: Lasting[str] = field(default_factory=Lasting)
+    """Pods of groups that nobody makes."""
     errors: dict[Key, int] = field(default_factory=dict)
     """Internal errors of the API server in a row, by service."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
@@ -99,22 +102,25 @@ class Reconciler:
             seen = Observed(invalid=error, inspection=recorded_inspection(raw), replicas=replicas(workload_of(owned)))
         engines = pods.engines
         previous = parse_status(raw)
-        told = told_before({c.type: c for c in previous.conditions} if previous else {})
+        told = {c.type: c for c in previous.conditions} if previous else {}
         resource = service.spec.hardware.resource_name
         differs = difference(seen.plan, engines, lambda name: self.inventory.node(name, resource))
-        drift, unsettled = self.drifts.lasting(key, differs, told)
+        drift, drifting = self.drifts.lasting(key, differs, told_before(told))
+        short = missing_pods(workload_of(owned), engines)
+        missing, shrinking = self.shortages.lasting(key, short, missing_before(told))
         seen = replace(
             seen,
             pods=engines,
             reports=self.reports.of(key, engines),
             drift=drift,
+            missing=missing,
             workload=seen.workload or workload_of(owned) is not None,
             autoscaler=autoscaler_of(owned),
         )
         status = self._report(service, raw, seen)
         starting = any(p.running and not p.ready and not p.deleting for p in engines) or self.reports.unsettled(key)
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
-        if unsettled:
+        if drifting or shrinking:
             again = min(again, DEBOUNCE_SECONDS * 1.2)  # the queue may be a tenth early
         if any(p.pulling for p in engines):
             again = min(again, PULLING_SECONDS)
@@ -128,6 +134,11 @@ class Reconciler:
         if seen.problem is not None or (seen.plan is not None and seen.plan.errors):
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status.conditions)
+
+    def forget(self, key: Key) -> None:
+        """The service is gone."""
+        for memory in (self.reports, self.drifts, self.shortages):
+            memory.forget(key)
 
     def _make_so(self, service: VLMService, raw: Json, labelled: list[Json], jobs: list[Json], pods: Pods) -> Observed:
         """Plans and applies. Raises InvalidInput as ``make_plan`` does."""

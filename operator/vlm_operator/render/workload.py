@@ -12,6 +12,7 @@ from vlm_operator.render.names import Manifest
 LWS_API: Final = "leaderworkerset.x-k8s.io/v1"
 LWS_KIND: Final = "LeaderWorkerSet"
 # Set on pods by the LeaderWorkerSet controller; "0" is the leader, the only pod of a group that speaks HTTP to clients.
+LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 
 # Pulling an image of 15 GB comes before the start that the budget counts.

@@ -9,7 +9,8 @@ import pytest
 from unit.controller.test_watching import pod
 
 from vlm_api.plan import PlanHardware, PlanResources, Sharing
-from vlm_operator.controller.drift import DEBOUNCE_SECONDS, Drift, Drifts, difference
+from vlm_operator.controller.drift import Drift, difference
+from vlm_operator.controller.lasting import DEBOUNCE_SECONDS, Lasting
 from vlm_operator.controller.queue import Key
 from vlm_operator.facts.types import ComputeCapability, GpuFacts, NodeFacts
 
@@ -97,7 +98,7 @@ def test_pods_that_go_pods_of_other_plans_and_plans_for_the_cpu_are_left_out():
 
 def test_a_flip_that_does_not_last_is_never_told_and_its_end_has_to_last_as_well():
     now = [0.0]
-    drifts, drift = Drifts(lambda: now[0]), Drift("HardwareChanged", "m")
+    drifts, drift = Lasting(lambda: now[0]), Drift("HardwareChanged", "m")
     assert drifts.lasting(KEY, drift, None) == (None, True)
     now[0] += DEBOUNCE_SECONDS / 2
     assert drifts.lasting(KEY, None, None) == (None, False)
@@ -113,4 +114,4 @@ def test_a_flip_that_does_not_last_is_never_told_and_its_end_has_to_last_as_well
 
 def test_an_operator_that_starts_anew_takes_nothing_back_that_still_holds():
     drift = Drift("HardwareChanged", "m")
-    assert Drifts(lambda: 0.0).lasting(KEY, drift, drift) == (drift, False)
+    assert Lasting(lambda: 0.0).lasting(KEY, drift, drift) == (drift, False)
