@@ -8,8 +8,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from vlm_api.report import EffectiveSetting, FeaturePool, FoundHardware
-from vlm_api.status import Condition, ConditionStatus
+from vlm_api.status import Condition, ConditionStatus, VLMServiceStatus
 from vlm_operator.controller.metrics import Metrics
+from vlm_operator.controller.queue import Key
 from vlm_runtime.effective import Comparison
 from vlm_runtime.metrics import registry
 from vlm_runtime.sglang.metrics import SPECS
@@ -73,5 +74,6 @@ def of_the_operator() -> CollectorRegistry:
         message="Serves.",
         last_transition_time="2026-01-01T00:00:00Z",
     )
-    metrics.see(("default", "qwen3-vl"), [condition])
+    status = VLMServiceStatus(conditions=[condition], desired_replicas=1, available_replicas=1)
+    metrics.see(Key("ml", "vlm"), status)
     return metrics.registry

@@ -245,7 +245,8 @@ class App:
                     since_event = queue.done(key, outcome.again_after_seconds, reconciler.cache.wrote)
                     if since_event is not None:
                         self._metrics.applied_seconds.observe(since_event)
-                    self._metrics.see(key, outcome.conditions)
+                    if outcome.status is not None:
+                        self._metrics.see(key, outcome.status)
                     self._metrics.reconciles.labels("success").inc()
             finally:
                 self._metrics.seconds.observe(time.monotonic() - started)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from vlm_api.status import Condition
+from vlm_api.status import VLMServiceStatus
 from vlm_operator.controller.queue import Key
 
 # Reasons that the API server gives (metav1.StatusReason), and the operator's own: no answer, a fault of the operator. A
@@ -28,6 +28,14 @@ REASONS: Final = frozenset(
 
 _State = tuple[str, str, str]
 """A condition's type, status and reason."""
+
+
+class _Seen(NamedTuple):
+    """What the last reconcile said of one service."""
+
+    conditions: tuple[_State, ...]
+    wanted: int
+    available: int
 
 
 class Metrics:
@@ -65,8 +73,8 @@ class Metrics:
             registry=registry,
         )
         self.leader = Gauge("vlm_operator_leader", "1 while this operator is the one that works.", registry=registry)
-        self._conditions: dict[Key, tuple[_State, ...]] = {}
-        registry.register(_Services(lambda: list(self._conditions.values())))
+        self._seen: dict[Key, _Seen] = {}
+        registry.register(_Services(lambda: list(self._seen.items())))
 
     def failed(self, reason: str) -> None:
         """Counts a reconcile that failed. A reason that Kubernetes' API machinery does not know counts as ``Other``."""
@@ -83,31 +91,45 @@ class Metrics:
         gauge = Gauge("vlm_operator_queue_depth", "Services that wait to be reconciled.", registry=self.registry)
         gauge.set_function(depth)
 
-    def see(self, key: Key, conditions: Sequence[Condition]) -> None:
-        """Notes the conditions of a service."""
+    def see(self, key: Key, status: VLMServiceStatus) -> None:
+        """Notes the conditions of a service, and how many of its replicas are wanted and answer."""
         # Few different texts, kept once each: there may be thousands of services.
-        self._conditions[key] = tuple(
-            (sys.intern(c.type), sys.intern(c.status.value), sys.intern(c.reason)) for c in conditions
+        conditions = tuple(
+            (sys.intern(c.type), sys.intern(c.status.value), sys.intern(c.reason)) for c in status.conditions
         )
+        self._seen[key] = _Seen(conditions, status.desired_replicas or 0, status.available_replicas or 0)
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
-        self._conditions.pop(key, None)
+        self._seen.pop(key, None)
 
 
 class _Services(Collector):
-    """Services by condition, counted when asked, so that a state that nobody is in any more is not shown."""
+    """Services by condition, and the replicas of each, made when asked: what nobody is in any more is not shown."""
 
-    def __init__(self, conditions: Callable[[], Iterable[Sequence[_State]]]) -> None:
-        self._conditions = conditions
+    def __init__(self, seen: Callable[[], Iterable[tuple[Key, _Seen]]]) -> None:
+        self._seen = seen
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
+        seen = sorted(self._seen())
+        services = GaugeMetricFamily(
             "vlm_operator_services",
             "VLMServices by condition, its status and its reason.",
             labels=["condition", "status", "reason"],
         )
-        states = (state for service in self._conditions() for state in service)
-        for state, number in sorted(Tally(states).items()):
-            family.add_metric(list(state), number)
-        yield family
+        for state, number in sorted(Tally(state for _, one in seen for state in one.conditions).items()):
+            services.add_metric(list(state), number)
+        # Prometheus gives the label `namespace` to the operator's own.
+        labels = ["vlmservice_namespace", "vlmservice"]
+        wanted = GaugeMetricFamily(
+            "vlm_operator_service_wanted_replicas",
+            "Replicas that a VLMService should have; 0 while it is suspended or scaled to zero.",
+            labels=labels,
+        )
+        available = GaugeMetricFamily(
+            "vlm_operator_service_available_replicas", "Replicas of a VLMService that answer requests.", labels=labels
+        )
+        for key, one in seen:
+            wanted.add_metric([key.namespace, key.name], one.wanted)
+            available.add_metric([key.namespace, key.name], one.available)
+        return services, wanted, available

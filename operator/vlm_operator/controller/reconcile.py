@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Final
 
 from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN
-from vlm_api.status import Condition, VLMService, VLMServiceStatus
+from vlm_api.status import VLMService, VLMServiceStatus
 from vlm_operator import render
 from vlm_operator.controller import reasons
 from vlm_operator.controller.cache import Cache
@@ -61,7 +61,7 @@ class Outcome:
     """What came of a reconcile. ``again_after_seconds`` is None where the service is gone."""
 
     again_after_seconds: float | None
-    conditions: Sequence[Condition] = ()
+    status: VLMServiceStatus | None = None
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Reconciler:
             again = TIDY_SECONDS
         if seen.problem is not None or (seen.plan is not None and seen.plan.errors):
             again = min(again, MISSING_KIND_SECONDS)
-        return Outcome(again, status.conditions)
+        return Outcome(again, status)
 
     def forget(self, key: Key) -> None:
         """The service is gone."""

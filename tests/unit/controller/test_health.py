@@ -65,8 +65,8 @@ def test_services_are_counted_by_condition_and_gone_ones_are_not():
     metrics = Metrics(CollectorRegistry())
     metrics.watch_queue(lambda: 3)
     suspended = conclude(service(suspend=True), Observed(plan=plan()), None, "2026-01-01T00:00:00Z")
-    metrics.see(Key("default", "a"), suspended.conditions)
-    metrics.see(Key("default", "b"), suspended.conditions)
+    metrics.see(Key("default", "a"), suspended)
+    metrics.see(Key("default", "b"), suspended)
     metrics.reconciles.labels("success").inc()
     with served(Health(), metrics.registry) as url:
         line = 'vlm_operator_services{condition="Ready",reason="Suspended",status="False"}'

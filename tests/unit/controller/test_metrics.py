@@ -10,7 +10,9 @@ import pytest
 from kubernetes import client as kubernetes_client
 from prometheus_client import CollectorRegistry
 
+from vlm_api.status import VLMServiceStatus
 from vlm_operator.controller.metrics import Metrics
+from vlm_operator.controller.queue import Key
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client
 
@@ -72,3 +74,21 @@ def test_a_reason_that_a_webhook_made_up_makes_no_series_of_its_own():
     (family,) = [f for f in metrics.registry.collect() if f.name == "vlm_operator_errors"]
     counted = {s.labels["reason"]: s.value for s in family.samples if s.name.endswith("_total")}
     assert counted == {"Conflict": 1, "Other": 2}
+
+
+def test_a_service_s_replicas_are_told_until_it_is_gone():
+    metrics = Metrics(CollectorRegistry())
+
+    def told(name: str) -> tuple[float | None, float | None]:
+        labels = {"vlmservice_namespace": "ml", "vlmservice": name}
+        ask = metrics.registry.get_sample_value
+        return (
+            ask("vlm_operator_service_wanted_replicas", labels),
+            ask("vlm_operator_service_available_replicas", labels),
+        )
+
+    metrics.see(Key("ml", "up"), VLMServiceStatus(desired_replicas=2, available_replicas=1))
+    metrics.see(Key("ml", "suspended"), VLMServiceStatus(desired_replicas=0))
+    assert (told("up"), told("suspended")) == ((2, 1), (0, 0))
+    metrics.forget(Key("ml", "up"))
+    assert told("up") == (None, None)
