@@ -88,6 +88,13 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidInput(
             "--rounds", f"{options.rounds} rounds say nothing about a difference: give {FEWEST_PAIRS} or more"
         )
+    if compares and options.rounds % 2:
+        even = f"{options.rounds - 1} or {options.rounds + 1}" if options.rounds > FEWEST_PAIRS else FEWEST_PAIRS
+        raise InvalidInput(
+            "--rounds",
+            f"of {options.rounds} one server would be measured first once more than the other, and they change places "
+            f"every round: give an even number, {even}",
+        )
     if options.seed is not None and not 0 <= options.seed < 2**31:
         raise InvalidInput("--seed", f"{options.seed} is not between 0 and 2147483647")
     if options.start_timeout < 1:

@@ -14,7 +14,7 @@ STEPS: Final = 5
 RECORD_SECONDS: Final = 120
 NSIGHT_SECONDS: Final = 5
 EPILOG: Final = (
-    f"The ratio of two servers comes with a {CONFIDENCE:.0%} bootstrap interval over pairs of rounds; no winner is named "
+    f"The ratio of two servers comes with a {CONFIDENCE:.0%} interval over pairs of rounds; no winner is named "
     "when it holds 1. exit codes: 0: measured; 1: requests failed, or the cluster refused something; 2: the input is not valid"
 )
 
@@ -55,7 +55,7 @@ def add_bench(commands: Any, cluster: argparse.ArgumentParser) -> None:
     )
     load.add_argument(
         "--rounds", type=int, default=ROUNDS, metavar="N",
-        help=f"rounds of each server; a comparison needs {FEWEST_PAIRS}. Default: {ROUNDS}",
+        help=f"rounds of each server; a comparison needs an even number from {FEWEST_PAIRS} on. Default: {ROUNDS}",
     )  # fmt: skip
     load.add_argument("--seed", type=int, metavar="N", help="the first round's seed. Default: a new one each time")
     load.add_argument(

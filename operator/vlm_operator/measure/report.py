@@ -146,8 +146,9 @@ def _ratios(result: Result) -> list[str]:
     if parts:
         parts.append(
             paragraph(
-                "Geometric mean over pairs of rounds, Hesterberg's expanded percentile bootstrap over pairs. More is better "
-                "for requests and tokens, less for times. A winner is named by requests/s alone.",
+                "Geometric mean over pairs of rounds; of Student's interval and Hesterberg's expanded percentile bootstrap "
+                "over pairs the wider end on each side. More is better for requests and tokens, less for times. A winner is "
+                "named by requests/s alone.",
                 "note",
             )
         )

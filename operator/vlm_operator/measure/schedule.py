@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from vlm_operator.measure.load import Load
 
-ROUNDS: Final = 6
+# Even, so that of two servers each is measured first as often as second.
+ROUNDS: Final = 8
 WARM_UP_WAVES: Final = 2
 # A seed of the benchmark makes its images: none may be used twice, within a measurement or, by its start, between two.
 SEEDS: Final = 2**31 - 1

@@ -25,7 +25,12 @@ from vlm_operator.measure.twin import Change
     ("arguments", "said"),
     [
         (["--rounds", "0"], "--rounds: 0 is not between 1 and 1000"),
-        (["--against", "other", "--rounds", "4"], "--rounds: 4 rounds say nothing about a difference: give 5 or more"),
+        (["--against", "other", "--rounds", "4"], "--rounds: 4 rounds say nothing about a difference: give 6 or more"),
+        (
+            ["--against", "other", "--rounds", "7"],
+            "--rounds: of 7 one server would be measured first once more than the other, and they change places every "
+            "round: give an even number, 6 or 8",
+        ),
         (["--each", "--rounds", "2"], "--rounds: 2 rounds say nothing"),
         (["--seed", "-1"], "--seed: -1 is not between"),
         (["--start-timeout", "0"], "--start-timeout: 0 is not above 0"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import fmean, stdev
 
 import pytest
 
 from vlm_operator.measure import interval
-from vlm_operator.measure.interval import percentile, ratio_interval, student_quantile
+from vlm_operator.measure.interval import expanded_tail, percentile, ratio_interval, student_quantile
 
 
 def pairs(draw: random.Random, count: int, ratio: float = 1.0, noise: float = 0.05) -> tuple[list[float], list[float]]:
@@ -18,24 +19,41 @@ def pairs(draw: random.Random, count: int, ratio: float = 1.0, noise: float = 0.
     return first, [d * math.exp(draw.gauss(0, noise)) for d in drift]
 
 
-@pytest.mark.parametrize("count", [5, 6, 10])
-def test_equal_servers_are_called_equal_in_nine_of_ten_measurements(
+@pytest.mark.parametrize("count", [6, 8, 10])
+def test_equal_servers_are_called_equal_in_about_95_of_100_measurements(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interval, "RESAMPLES", 500)
+    monkeypatch.setattr(interval, "RESAMPLES", 300)
     draw = random.Random(count)
-    found = [ratio_interval(*pairs(draw, count)) for _ in range(200)]
-    assert sum(each is not None and each.holds_one for each in found) >= 180
+    found = [ratio_interval(*pairs(draw, count)) for _ in range(400)]
+    # Of 400 intervals that are exact 380 do, give or take 4 by chance.
+    assert 372 <= sum(each is not None and each.holds_one for each in found) <= 388
 
 
-@pytest.mark.parametrize("count", [5, 10])
-def test_an_interval_of_95_percent_is_not_so_wide_that_it_never_misses(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(interval, "RESAMPLES", 500)
-    draw = random.Random(100 + count)
-    found = [ratio_interval(*pairs(draw, count)) for _ in range(200)]
-    assert sum(each is not None and not each.holds_one for each in found) > 0
+def test_the_interval_reaches_beyond_the_range_of_its_pairs_where_those_are_few() -> None:
+    found = ratio_interval([1.02, 1.04, 1.03, 1.05, 1.01, 1.06], [1.0] * 6, confidence=0.9999)
+    assert found is not None
+    assert found.low < 1.01
+    assert found.high > 1.06
+
+
+def test_neither_students_interval_nor_the_bootstraps_reaches_further() -> None:
+    logs = [0.02, 0.04, 0.03, 0.35, 0.01, 0.06, 0.02, 0.05]  # one slow round
+    found = ratio_interval([math.exp(each) for each in logs], [1.0] * 8)
+    assert found is not None
+    half = student_quantile(0.975, 7) * stdev(logs) / math.sqrt(8)
+    assert math.log(found.low) <= fmean(logs) - half
+    assert math.log(found.high) >= fmean(logs) + half
+    draw = random.Random(interval.SEED)
+    means = sorted(fmean(draw.choices(logs, k=8)) for _ in range(20_000))
+    assert math.log(found.high) >= means[int(20_000 * (1 - expanded_tail(8, 0.95)))] - 1e-9
+
+
+def test_rounds_that_do_not_differ_at_all_have_an_interval_that_holds_their_ratio() -> None:
+    found = ratio_interval([1.1] * 6, [1.0] * 6)
+    assert found is not None
+    assert found.low <= found.value <= found.high
+    assert found.high - found.low < 1e-9
 
 
 def test_a_tenth_more_is_found_in_six_rounds_of_little_noise() -> None:
@@ -58,7 +76,7 @@ def test_the_ratio_the_other_way_round_is_its_inverse() -> None:
     assert one.low == pytest.approx(1 / other.high, rel=0.02)
 
 
-@pytest.mark.parametrize(("first", "second"), [([1.0] * 4, [1.0] * 4), ([0.0] * 6, [1.0] * 6), ([], [])])
+@pytest.mark.parametrize(("first", "second"), [([1.0] * 5, [1.0] * 5), ([0.0] * 6, [1.0] * 6), ([], [])])
 def test_too_few_pairs_have_no_interval(first: list[float], second: list[float]) -> None:
     assert ratio_interval(first, second) is None
 
