@@ -48,14 +48,26 @@ class Recorder:
                 self._told.popitem(last=False)
         name = f"{metadata['name']}.{key}"
         stamp = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        event = self._event(service, name, stamp, kind, reason, note, action)
         try:
-            if not count and self._create(self._event(service, name, stamp, kind, reason, note, action)):
-                return
-            # It was told before, perhaps by the operator before this one.
-            series = {"series": {"count": max(count + 1, 2), "lastObservedTime": stamp}}
-            self._client.merge(EVENT, metadata["namespace"], name, series)
+            # Where the name is taken it was told before, by the operator before this one.
+            if count or not self._create(event):
+                self._count(key, event, max(count + 1, 2))
         except ApiError as error:
             log.warning("event %s not written: %s", reason, error.message)
+
+    def _count(self, key: str, event: dict[str, Any], count: int) -> None:
+        metadata = event["metadata"]
+        series = {"series": {"count": count, "lastObservedTime": event["eventTime"]}}
+        try:
+            self._client.merge(EVENT, metadata["namespace"], metadata["name"], series)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            # The API server keeps Events for an hour: what comes again later is an Event of its own.
+            self._create(event)
+            with self._lock:
+                self._told[key] = (time.monotonic(), 1)
 
     def _create(self, event: dict[str, Any]) -> bool:
         try:

@@ -55,7 +55,10 @@ class FakeClient:
         return self.add(manifest)
 
     def merge(self, kind: Kind, namespace: str, name: str, patch: Json) -> Json:
-        live = self.objects[kind.kind, namespace, name]
+        self._check()
+        live = self.objects.get((kind.kind, namespace, name))
+        if live is None:
+            raise ApiError(404, "NotFound", f'{kind.plural} "{name}" not found')
         self._write("merge", live)
         live.update(patch)
         return live

@@ -8,6 +8,7 @@ from unit.controller.fakes import FakeClient
 from unit.render.samples import plan, sealed, service
 
 from vlm_operator import render
+from vlm_operator.kube import events
 from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.client import ApiError
 from vlm_operator.kube.events import MEMORY, Recorder
@@ -37,6 +38,23 @@ def test_an_operator_that_comes_back_counts_the_event_that_the_one_before_wrote(
     Recorder(client, "me").tell(RAW, "Warning", "PodFailed", "it failed")
     (event,) = client.objects.values()
     assert event["series"]["count"] == 2
+
+
+def test_an_event_that_the_api_server_has_forgotten_is_told_anew_and_counted_from_one(monkeypatch):
+    monkeypatch.setattr(events, "QUIET_SECONDS", 0.0)
+    client = FakeClient()
+    recorder = Recorder(client, "me")
+
+    def tell() -> dict[str, Any]:
+        recorder.tell(RAW, "Warning", "PodFailed", "it failed")
+        (event,) = client.objects.values()
+        return event
+
+    tell()
+    assert tell()["series"]["count"] == 2
+    client.objects.clear()
+    assert "series" not in tell()
+    assert tell()["series"]["count"] == 2
 
 
 def test_other_reasons_notes_and_services_are_other_events():
