@@ -20,9 +20,10 @@ from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import HANDOVER_MANAGER
 from vlm_operator.kube.client import Json
 from vlm_operator.kube.kinds import Kind
+from vlm_operator.kube.ownership import owner_name
 
-# Uids of objects that went, so that the answer to a write that was slower than the news does not bring them back; and
-# states that were answers to writes of our own, whose news may have been faster.
+# Uids of objects that went, with the version up to which they did, so that the answer to a write that was slower than the
+# news does not bring them back; and states that were answers to writes of our own, whose news may have been faster.
 REMEMBERED: Final = 4096
 MANAGERS: Final = frozenset({FIELD_MANAGER, HANDOVER_MANAGER})
 Wake = Callable[[Key, Cause], None]
@@ -36,7 +37,10 @@ class _Entry(NamedTuple):
 
 
 class Store:
-    """The live objects of one kind, by the service that they are made for. Safe to use from several threads."""
+    """The live objects of one kind, by the service that they are made for. Safe to use from several threads.
+
+    An object is of the service that owns it, or else of the one that its label names, which anybody may change.
+    """
 
     def __init__(self, kind: Kind, wake: Wake = lambda key, cause: None) -> None:
         """``wake`` is told which service has news, and of which state of which object (its uid and version)."""
@@ -44,38 +48,49 @@ class Store:
         self._wake = wake
         self._lock = threading.Lock()
         self._found: dict[Key, dict[str, _Entry]] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._where: dict[str, dict[str, Key]] = {}
+        """Namespace and name of an object -> the service that it is kept for."""
+        self._gone: OrderedDict[str, str] = OrderedDict()
+        """Uid -> the version up to which it is gone; empty: for ever."""
         self._ours: OrderedDict[Cause, None] = OrderedDict()
 
     def see(self, found: Json, *, deleted: bool = False, listed: bool = False) -> None:
-        """An event, or an item of a list; wakes the service where that is news."""
-        key, name = self._key(found), found["metadata"]["name"]
-        if key is None:
-            return
-        if self._remove(key, name, found) if deleted else self._put(key, name, found, overrule=listed):
-            self._wake(key, Cause(found["metadata"]["uid"], found["metadata"]["resourceVersion"]))
+        """An event, or an item of a list; wakes the services for which that is news."""
+        keys = self._remove(found) if deleted else self._put(found, overrule=listed)
+        for key in keys:
+            self._wake(key, _cause(found))
 
     def put(self, found: Json) -> None:
-        """The answer to a write of our own, which is no news to anybody."""
-        if (key := self._key(found)) is not None:
-            self._put(key, found["metadata"]["name"], found, overrule=False)
+        """The answer to a write of our own, which is no news to its service."""
+        key = self._key(found)
+        left = self._put(found, overrule=False) - {key}
+        if key is not None:
             with self._lock:
-                cause = Cause(found["metadata"]["uid"], found["metadata"]["resourceVersion"])
-                _remember(self._ours, cause)
+                _remember(self._ours, _cause(found), None)
+        for other in left:
+            self._wake(other, NO_CAUSE)
 
     def wrote(self, cause: Cause) -> bool:
         """Whether that state of an object is the answer to a write of our own."""
         with self._lock:
             return cause in self._ours
 
-    def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]]) -> None:
-        """A list has ended: everything else in that namespace, or anywhere, is gone."""
+    def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]], version: str) -> None:
+        """A list of that version has ended: everything else in that namespace, or anywhere, is gone."""
         with self._lock:
-            here = [key for key in self._found if namespace in (None, key.namespace)]
-            gone = [(k, n) for k in here for n in self._found[k] if (k.namespace, n) not in names]
-            for key, name in gone:
-                self._drop(key, name)
-        for key in {key for key, _ in gone}:
+            here = [ns for ns in self._where if namespace in (None, ns)]
+            gone = [(ns, name) for ns in here for name in self._where[ns] if (ns, name) not in names]
+            for ns, name in gone:
+                _remember(self._gone, self._entry(ns, name).uid, version)  # type: ignore[union-attr]
+            keys = {self._drop(ns, name) for ns, name in gone}
+        for key in keys:
+            self._wake(key, NO_CAUSE)
+
+    def forget(self, namespace: str) -> None:
+        """Nothing can be known of that namespace any more. What is in it may be seen again as it was."""
+        with self._lock:
+            keys = {self._drop(namespace, name) for name in list(self._where.get(namespace, ()))}
+        for key in keys:
             self._wake(key, NO_CAUSE)
 
     def of(self, key: Key) -> list[Json]:
@@ -96,38 +111,59 @@ class Store:
 
     def _key(self, found: Json) -> Key | None:
         metadata = found["metadata"]
-        mine = self._kind is kinds.VLM_SERVICE
-        name = metadata["name"] if mine else (metadata.get("labels") or {}).get(LABEL_SERVICE)
+        if self._kind is kinds.VLM_SERVICE:
+            name = metadata["name"]
+        else:
+            name = owner_name(found) or (metadata.get("labels") or {}).get(LABEL_SERVICE)
         # Interned: the same words are keys of many stores.
         return Key(sys.intern(str(metadata["namespace"])), sys.intern(str(name))) if name else None
 
-    def _put(self, key: Key, name: str, found: Json, *, overrule: bool) -> bool:
-        metadata = found["metadata"]
-        uid, version = str(metadata["uid"]), str(metadata["resourceVersion"])
-        entry = _Entry(uid, version, _pack(_kept(self._kind, found)))
+    def _put(self, found: Json, *, overrule: bool) -> set[Key]:
+        """The services for which that is news: two where the object has moved from one to the other."""
+        key, metadata = self._key(found), found["metadata"]
+        namespace, name = sys.intern(str(metadata["namespace"])), str(metadata["name"])
+        uid, version = _cause(found)
+        entry = _Entry(uid, version, _pack(_kept(self._kind, found)) if key is not None else b"")
         with self._lock:
-            before = self._found.get(key, {}).get(name)
-            if uid in self._gone or (before is not None and before[:2] == (uid, version)):
-                return False
-            if before is not None and not overrule and not _newer(version, before.version):
-                return False
+            if uid in self._gone and not _after(version, self._gone[uid]):
+                return set()
+            before = self._entry(namespace, name)
+            if before is not None:
+                if before[:2] == (uid, version) or not (overrule or _newer(version, before.version)):
+                    return set()
+                left = {self._drop(namespace, name)}
+            else:
+                left = set()
+            if key is None:
+                return left
             self._found.setdefault(key, {})[name] = entry
-            return True
+            self._where.setdefault(namespace, {})[name] = key
+            return left | {key}
 
-    def _remove(self, key: Key, name: str, found: Json) -> bool:
-        uid = str(found["metadata"]["uid"])
+    def _remove(self, found: Json) -> set[Key]:
+        """What no longer bears the label is told as deleted as well, although it may come back."""
+        namespace, name = str(found["metadata"]["namespace"]), str(found["metadata"]["name"])
+        uid, version = _cause(found)
         with self._lock:
-            _remember(self._gone, uid)
-            before = self._found.get(key, {}).get(name)
-            if before is None or before.uid != uid:
-                return False
-            self._drop(key, name)
-            return True
+            before = self._entry(namespace, name)
+            if before is not None and before.uid == uid and _after(before.version, version):
+                return set()
+            _remember(self._gone, uid, version)
+            return {self._drop(namespace, name)} if before is not None and before.uid == uid else set()
 
-    def _drop(self, key: Key, name: str) -> None:
-        _remember(self._gone, self._found[key].pop(name).uid)
+    def _entry(self, namespace: str, name: str) -> _Entry | None:
+        key = self._where.get(namespace, {}).get(name)
+        return None if key is None else self._found[key][name]
+
+    def _drop(self, namespace: str, name: str) -> Key:
+        """Takes it out; the service that it was kept for."""
+        key = self._where[namespace].pop(name)
+        if not self._where[namespace]:
+            del self._where[namespace]
+        del self._found[key][name]
         if not self._found[key]:
             del self._found[key]
+        return key
 
 
 class Cache:
@@ -165,8 +201,12 @@ class Cache:
             store.put(found)
 
 
-def _remember(some: OrderedDict[Any, None], one: Any) -> None:
-    some[one] = None
+def _cause(found: Json) -> Cause:
+    return Cause(str(found["metadata"]["uid"]), str(found["metadata"]["resourceVersion"]))
+
+
+def _remember(some: OrderedDict[Any, Any], one: Any, value: Any) -> None:
+    some[one] = value
     while len(some) > REMEMBERED:
         some.popitem(last=False)
 
@@ -174,6 +214,11 @@ def _remember(some: OrderedDict[Any, None], one: Any) -> None:
 def _newer(version: str, than: str) -> bool:
     """Resource versions of one kind are numbers that grow (KEP-5504); whatever else comes counts as news."""
     return not (version.isdigit() and than.isdigit()) or int(version) > int(than)
+
+
+def _after(version: str, than: str) -> bool:
+    """Whether a state is known to be later than another; an empty version is later than all."""
+    return version.isdigit() and than.isdigit() and int(version) > int(than)
 
 
 def _kept(kind: Kind, found: Json) -> Json:

@@ -45,7 +45,7 @@ class _Nodes:
         if self._see(found, deleted=deleted):
             self._changed()
 
-    def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]]) -> None:
+    def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]], version: str) -> None:
         """Nodes went while nobody watched."""
         there = {name for _, name in names}
         gone = [name for name in self._names() if name not in there and self._forget(name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vlm_api.names import API_VERSION, KIND
+from vlm_api.names import API_VERSION, GROUP, KIND
 from vlm_operator.kube.client import Json
 
 
@@ -28,3 +28,10 @@ def is_owned(manifest: Mapping[str, Any], uid: str) -> bool:
     """Whether an object carries our reference to the service of that uid. A service made anew owns nothing old."""
     references = (manifest.get("metadata") or {}).get("ownerReferences") or []
     return any(r.get("uid") == uid and r.get("controller") for r in references)
+
+
+def owner_name(manifest: Mapping[str, Any]) -> str | None:
+    """The name of the VLMService that an object belongs to, whatever its labels say; None where it belongs to none."""
+    references = (manifest.get("metadata") or {}).get("ownerReferences") or []
+    ours = (r for r in references if r.get("controller") and r.get("kind") == KIND)
+    return next((str(r.get("name")) for r in ours if str(r.get("apiVersion")).startswith(f"{GROUP}/")), None)

@@ -27,8 +27,8 @@ class Sink(Protocol):
     def see(self, found: Json, *, deleted: bool = False, listed: bool = False) -> None:
         """An object as it is now, or as it was when it was deleted; ``listed``: by a list, which overrules all before."""
 
-    def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]]) -> None:
-        """A list has ended: whatever is not among these (namespace and name) is gone."""
+    def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]], version: str) -> None:
+        """A list of that version has ended: whatever is not among these (namespace and name) is gone."""
 
 
 class Reflector(threading.Thread):
@@ -93,7 +93,7 @@ class Reflector(threading.Thread):
                 metadata = found["metadata"]
                 names.add((metadata.get("namespace"), metadata["name"]))
                 self._sink.see(found, listed=True)
-        self._sink.keep(self._namespace, names)
+        self._sink.keep(self._namespace, names, version)
         return version
 
     def _follow(self, version: str) -> str:
@@ -111,7 +111,7 @@ class Reflector(threading.Thread):
 
     def _wait(self, error: ApiError, failures: int) -> None:
         if error.status == 404 and self._kind in MAY_BE_MISSING:
-            self._sink.keep(self._namespace, ())
+            self._sink.keep(self._namespace, (), "")
             self.synced.set()
             self._stopping.wait(MISSING_SECONDS * random.uniform(0.8, 1.2))
             return

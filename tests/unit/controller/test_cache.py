@@ -82,9 +82,9 @@ def test_what_a_list_no_longer_has_is_gone_and_wakes_its_service(store, woken):
     store.see(deployment(1), listed=True)
     store.see(deployment(2, uid="o", name="other"), listed=True)
     woken.clear()
-    store.keep("elsewhere", set())
+    store.keep("elsewhere", set(), "9")
     assert len(store.of(KEY)) == 2
-    store.keep(None, {("default", "vlm")})
+    store.keep(None, {("default", "vlm")}, "9")
     assert versions(store) == ["1"]
     assert woken == [KEY]
 
@@ -101,6 +101,104 @@ def test_objects_without_our_label_are_not_kept(store, woken):
     store.see(foreign)
     assert store.keys() == []
     assert woken == []
+
+
+def quarantined(version: int, **more: Any) -> dict[str, Any]:
+    found = deployment(version, **more)
+    found["metadata"]["labels"] = {"vlmserve.dev/service": "debug"}
+    return found
+
+
+OTHER = Key("default", "debug")
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["by an event", "by a list"])
+def test_an_object_whose_label_names_another_service_now_moves_there_and_wakes_both(store, woken, listed):
+    store.see(deployment(1))
+    woken.clear()
+    store.see(quarantined(2), listed=listed)
+    assert store.of(KEY) == []
+    assert len(store.of(OTHER)) == 1
+    assert sorted(woken) == [OTHER, KEY]
+    store.keep(None, {("default", "vlm")}, "9")
+    assert store.keys() == [OTHER]
+    store.see(quarantined(3), deleted=True)
+    assert store.keys() == []
+
+
+def test_old_news_does_not_move_an_object_back(store, woken):
+    store.see(quarantined(5))
+    woken.clear()
+    store.see(deployment(4))
+    assert store.keys() == [OTHER]
+    assert woken == []
+
+
+def test_an_object_that_was_moved_by_a_write_of_our_own_wakes_the_service_that_it_left(store, woken):
+    store.see(quarantined(5))
+    woken.clear()
+    store.put(deployment(6))
+    assert store.keys() == [KEY]
+    assert woken == [OTHER]
+
+
+def test_what_a_service_owns_stays_with_it_whatever_its_label_says(store):
+    owner = {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService", "name": "vlm", "uid": "s", "controller": True}
+    store.see(deployment(1))
+    owned = quarantined(2)
+    owned["metadata"]["ownerReferences"] = [owner]
+    store.see(owned)
+    assert store.keys() == [KEY]
+    (kept,) = store.of(KEY)
+    assert kept["metadata"]["labels"] == {"vlmserve.dev/service": "debug"}
+    owned["metadata"]["ownerReferences"] = [{**owner, "apiVersion": "elsewhere.dev/v1"}]
+    owned["metadata"]["resourceVersion"] = "3"
+    store.see(owned)
+    assert store.keys() == [OTHER]
+
+
+def test_an_object_that_loses_its_label_is_gone_and_comes_back_with_it(store, woken):
+    store.see(deployment(1))
+    # The API server tells a watch by label of a deletion, with the object as it was and the version of the change.
+    store.see(deployment(2), deleted=True)
+    assert store.keys() == []
+    store.see(deployment(3))
+    assert versions(store) == ["3"]
+    bare = deployment(4)
+    bare["metadata"]["labels"] = {}
+    woken.clear()
+    store.see(bare)
+    assert store.keys() == []
+    assert woken == [KEY]
+
+
+def test_news_that_a_label_is_gone_is_no_news_once_it_is_back(store, woken):
+    store.see(deployment(1))
+    store.put(deployment(3))
+    store.see(deployment(2), deleted=True)
+    assert versions(store) == ["3"]
+    assert woken == [KEY]
+
+
+def test_what_a_list_lacked_may_be_seen_again_with_a_later_version_only(store):
+    store.see(deployment(1))
+    store.keep(None, set(), "5")
+    store.put(deployment(4))
+    assert versions(store) == []
+    store.see(deployment(6))
+    assert versions(store) == ["6"]
+
+
+def test_a_namespace_that_cannot_be_read_is_forgotten_and_seen_again_as_it_was(store, woken):
+    store.see(deployment(1))
+    woken.clear()
+    store.forget("elsewhere")
+    assert versions(store) == ["1"]
+    store.forget("default")
+    assert store.keys() == []
+    assert woken == [KEY]
+    store.see(deployment(1), listed=True)
+    assert versions(store) == ["1"]
 
 
 def test_of_pods_only_the_state_is_kept_and_of_managed_fields_only_ours():

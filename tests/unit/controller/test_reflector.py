@@ -50,7 +50,7 @@ class Seen:
     def see(self, found: Json, *, deleted: bool = False, listed: bool = False) -> None:
         self.events.append((found["metadata"]["name"], deleted))
 
-    def keep(self, namespace: str | None, names: Any) -> None:
+    def keep(self, namespace: str | None, names: Any, version: str) -> None:
         self.kept.append({name for _, name in names})
 
 
