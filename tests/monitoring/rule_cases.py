@@ -26,6 +26,8 @@ USAGE = f'sglang:token_usage{{{ENGINE},tp_rank="0"}}'
 REQUESTS = f"sglang:num_requests_total{{{ENGINE}}}"
 RESPONSES = "sglang:http_responses_total"
 UP = f"up{{{POD}}}"
+WANTED = f'vlm_operator_service_wanted_replicas{{{OPERATOR},vlmservice_namespace="ml",vlmservice="vlm"}}'
+AVAILABLE = WANTED.replace("wanted", "available")
 LEADER = f"vlm_operator_leader{{{OPERATOR}}}"
 QUEUE = f"vlm_operator_queue_depth{{{OPERATOR}}}"
 SUCCESS = f'vlm_operator_reconciles_total{{{OPERATOR},result="success"}}'
@@ -84,6 +86,30 @@ CASES = [
     }),
     quiet("VLMServiceDown", "a first start that takes its time", {READY: "0x60"}),
     quiet("VLMServiceDown", "scaled to zero", {READY: "1x20 stale"}),
+    fires("VLMServiceDown", "nodes left, so its pods wait and tell nothing", {
+        WANTED: "1x60", AVAILABLE: "1x20 0x40", READY: "1x20 stale",
+    }, namespace="ml", vlmservice="vlm"),
+    fires("VLMServiceDown", "pods wait for three hours", {
+        WANTED: "1x200", AVAILABLE: "1x20 0x180", READY: "1x20 stale",
+    }, minutes=200, vlmservice="vlm"),
+    fires("VLMServiceDown", "both the operator and a pod tell of one outage", {
+        WANTED: "1x60", AVAILABLE: "1x20 0x40", READY: "1x20 0x40",
+    }, vlmservice="vlm"),
+    fires("VLMServiceDown", "an operator that is replaced tells of the outage as before", {
+        WANTED: "1x30 stale", AVAILABLE: "1x20 0x10 stale",
+        WANTED.replace("operator-0", "operator-1"): "_x30 1x30",
+        AVAILABLE.replace("operator-0", "operator-1"): "_x30 0x30",
+    }, vlmservice="vlm"),
+    fires("VLMServiceDown", "pods fail for hours, and no operator tells", {READY: "1x20 0x480"}, minutes=460,
+          vlmservice="vlm"),
+    fires("VLMServiceDown", "wanted for a working day, and never up", {WANTED: "1x500", AVAILABLE: "0x500"}, minutes=480,
+          vlmservice="vlm"),
+    quiet("VLMServiceDown", "a first start whose pods wait and are pulled", {WANTED: "1x300", AVAILABLE: "0x300"},
+          minutes=300),
+    quiet("VLMServiceDown", "suspended", {WANTED: "1x20 0x500", AVAILABLE: "1x20 0x500"}, minutes=480),
+    quiet("VLMServiceDown", "back from zero, and still starting", {WANTED: "1x20 0x10 1x40", AVAILABLE: "1x20 0x50"}),
+    quiet("VLMServiceDown", "one of two replicas answers", {WANTED: "2x60", AVAILABLE: "2x20 1x40"}),
+    quiet("VLMServiceDown", "the service was deleted", {WANTED: "1x20 stale", AVAILABLE: "1x20 stale"}),
 
     fires("VLMEngineDown", "a pod that was ready", {
         READY: "1x20 0x40", STARTED: "90x60", DRAINING: "0x60",
@@ -100,6 +126,9 @@ CASES = [
     fires("VLMStartOverBudget", "ready at the last moment", {
         UPTIME: "0+60x60", BUDGET: "900x60", STARTED: "_x14 850x46",
     }, pod="vlm-0"),
+    quiet("VLMStartOverBudget", "ready at the last moment, and for two hours since", {
+        UPTIME: "0+60x200", BUDGET: "900x200", STARTED: "_x14 850x186",
+    }, minutes=140),
     quiet("VLMStartOverBudget", "half of the budget", {UPTIME: "0+60x60", BUDGET: "900x60"}, minutes=8),
     quiet("VLMStartOverBudget", "long since ready", {UPTIME: "0+60x60", BUDGET: "900x60", STARTED: "_x3 120x57"}),
 
@@ -159,6 +188,11 @@ CASES = [
           namespace="vlm-system"),
     fires("VLMOperatorNotReconciling", "nobody leads", {LEADER: "0x60"}, namespace="vlm-system"),
     fires("VLMOperatorNotReconciling", "the operator has gone", {LEADER: "1x20 stale"}, namespace="vlm-system"),
+    fires("VLMOperatorNotReconciling", "the operator has gone for three hours", {LEADER: "1x20 stale"}, minutes=200,
+          namespace="vlm-system"),
+    fires("VLMOperatorNotReconciling", "nobody leads one of two releases in a namespace", {
+        LEADER.replace("pod=", 'job="a",pod='): STEADY, LEADER.replace("pod=", 'job="b",pod='): "0x60",
+    }, job="b"),
     quiet("VLMOperatorNotReconciling", "busy", {LEADER: STEADY, QUEUE: "3x60", SUCCESS: "0+9x60"}),
     quiet("VLMOperatorNotReconciling", "nothing to do", {LEADER: STEADY, QUEUE: "0x60", SUCCESS: "9x60"}),
     quiet("VLMOperatorNotReconciling", "one works, one stands by", {

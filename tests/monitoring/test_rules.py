@@ -13,7 +13,7 @@ from monitoring.known import known
 from monitoring.promql import metrics_of
 from monitoring.promtool import promtool
 from monitoring.rendered import alerts, groups, recorded, rules
-from monitoring.rule_cases import CASES, Case, services
+from monitoring.rule_cases import AVAILABLE, CASES, WANTED, Case, services
 
 from vlm_api.reasons import FAILURES
 
@@ -79,6 +79,14 @@ def test_nothing_fires_where_there_is_no_data(rule_file: Path) -> None:
     quiet = [{"expr": "count(ALERTS) or vector(0)", "eval_time": f"{m}m", "exp_samples": [{"labels": "{}", "value": 0}]}
              for m in range(0, MINUTES, 5)]  # fmt: skip
     assert run(rule_file.parent, [{"interval": "1m", "input_series": [], "promql_expr_test": quiet}]) == ""
+
+
+def test_an_outage_is_told_at_every_moment_of_fourteen_hours(rule_file: Path) -> None:
+    series = {WANTED: "1x900", AVAILABLE: "1x20 0x880"}
+    test = as_test(Case("VLMServiceDown", "", series, 1))
+    (asked,) = test["promql_expr_test"]
+    test["promql_expr_test"] = [{**asked, "eval_time": f"{minute}m"} for minute in range(25, 900, 5)]
+    assert run(rule_file.parent, [test]) == ""
 
 
 def test_an_alert_of_one_service_does_not_name_another(rule_file: Path) -> None:
