@@ -14,9 +14,11 @@ from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
 from vlm_api.names import FIELD_MANAGER
+from vlm_operator.kube.answers import ApiError as ApiError
+from vlm_operator.kube.answers import Json as Json
+from vlm_operator.kube.answers import json_object, refusal
 from vlm_operator.kube.kinds import LEASE, MAY_BE_MISSING, Kind
 
-Json = dict[str, Any]
 Patch = list[dict[str, Any]]
 
 # Seconds to connect and to wait for an answer; no request here takes long but a watch.
@@ -31,21 +33,6 @@ METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # How long an answer to "does the cluster serve this kind?" is believed.
 DISCOVERY_SECONDS: Final = 30.0
-
-
-class ApiError(Exception):
-    """The API server refused, or did not answer. ``status`` is the HTTP code, 0 where there was no answer."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-        self.message = message
-
-    @property
-    def refused(self) -> bool:
-        """Whether the request itself was wrong, so that sending it again is of no use."""
-        return self.status in (400, 403, 405, 413, 415, 422)
 
 
 def configure(kubeconfig: str | None = None, context: str | None = None) -> None:
@@ -169,10 +156,10 @@ class Client:
             response = self._api.call_api(method, url, headers, _request_timeout=(TIMEOUT_SECONDS[0], SILENT_SECONDS))
             try:
                 if response.status != 200:
-                    raise _error(response.status, response.response.read(10_000))
+                    raise refusal(response.status, response.response.read(10_000))
                 for part in response.response.stream(None):
                     *lines, rest = (rest + part).split(b"\n")
-                    yield from (json.loads(line) for line in lines)
+                    yield from (json_object(line) for line in lines)
             finally:
                 # Not given back to the pool: there may be more to come on this connection.
                 response.response.close()
@@ -275,19 +262,5 @@ class Client:
         finally:
             self._asked(verb or VERBS[method], status, time.monotonic() - began)
         if not 200 <= status <= 299:
-            raise _error(status, data)
-        answer: Json = _json(data)
-        return answer
-
-
-def _error(status: int, data: bytes) -> ApiError:
-    answer = _json(data)
-    return ApiError(status, str(answer.get("reason") or "Unknown"), str(answer.get("message") or f"HTTP {status}"))
-
-
-def _json(data: bytes) -> Json:
-    try:
-        answer: Json = json.loads(data) if data else {}
-    except ValueError:
-        answer = {"message": data.decode(errors="replace")[:500]}
-    return answer
+            raise refusal(status, data)
+        return json_object(data)

@@ -12,6 +12,7 @@ Of what servers say only the asked-for fields leave the pod, so no key can.
 from __future__ import annotations
 
 import contextlib
+import html
 import http.client
 import itertools
 import json
@@ -35,6 +36,11 @@ BACKEND = "sglang-oai-chat"
 # A round in which more fail than this share ends the measurement: the server is gone, or refuses the load.
 MOST_FAILURES = 0.5
 ASK_SECONDS = 10
+# What a proxy says instead of the server that it stands before.
+PAGE = re.compile(r"<(!doctype|html|head|body)\b", re.IGNORECASE)
+TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+UNSEEN = re.compile(r"<(script|style)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
+TAG = re.compile(r"<[!/a-z][^>]*>", re.IGNORECASE)
 # The first request may wait for a model to be loaded or for kernels to be compiled.
 FIRST_ANSWER_SECONDS = 600
 # No answer, too many requests, and what stands before a server that starts.
@@ -48,6 +54,11 @@ WORDS = (
     ("max_completion_tokens",),
 )
 
+# Without it a stream tells no tokens, and SGLang's benchmark takes an answer to have as many as were asked for.
+TELL_TOKENS = {"stream_options": {"include_usage": True}}
+# How much of a core the program may use (cgroup v2): quota and period in microseconds, or "max".
+CPU_LIMIT = "/sys/fs/cgroup/cpu.max"
+
 _lines = itertools.count(1)
 
 
@@ -56,30 +67,44 @@ def say(event: str, **fields: Any) -> None:
     print(MARK + json.dumps({"event": event, "line": next(_lines), **fields}), file=sys.__stdout__, flush=True)
 
 
-class Recorder:
-    """Stands before SGLang's request function and keeps what became of each request."""
+class Asked(int):
+    """Tokens that were asked for: what the benchmark hands back where the server told of none."""
 
-    def __init__(self, send: Any, total: int) -> None:
-        self._send, self._total, self._told = send, total, 0.0
+
+class Recorder:
+    """Stands before SGLang's request function and keeps what became of each request.
+
+    ``told``: the server says how many tokens each of its answers has.
+    """
+
+    def __init__(self, send: Any, total: int, told: bool) -> None:
+        self._send, self._total, self._said = send, total, 0.0
+        self._told = told
         self.answers: list[list[float]] = []
         self.errors: dict[str, int] = {}
         self.began, self.ended = float("inf"), 0.0
+        self._cpu_began, self.cpu_seconds = 0.0, 0.0
 
     async def __call__(self, request_func_input: Any, pbar: Any = None) -> Any:
         began = time.perf_counter()
+        if began < self.began:
+            self.began, self._cpu_began = began, time.process_time()
+        request_func_input.output_len = Asked(request_func_input.output_len)
         output = await self._send(request_func_input=request_func_input, pbar=pbar)
-        ended = time.perf_counter()
-        self.began, self.ended = min(self.began, began), max(self.ended, ended)
-        # A server that dies while it streams ends the stream, which SGLang takes for an answer.
-        if output.success and output.ttft > 0:
+        self.ended = ended = time.perf_counter()
+        self.cpu_seconds = time.process_time() - self._cpu_began
+        # A server that dies while it streams, or tells an error there, ends the stream: SGLang takes that for an answer.
+        cut = self._told and isinstance(output.output_len, Asked)
+        if output.success and output.ttft > 0 and not cut:
             tokens = int(output.output_len)
             per_token = (output.latency - output.ttft) / (tokens - 1) if tokens > 1 else 0.0
             self.answers.append([_ms(output.ttft), _ms(per_token), _ms(output.latency), tokens])
         else:
-            text = _last_line(output.error) or "the answer ended before its first token"
+            where = "first token" if output.ttft <= 0 else "end: the server did not tell its tokens"
+            text = _last_line(output.error) or f"the answer ended before its {where}"
             self.errors[text] = self.errors.get(text, 0) + 1
-        if ended - self._told > PROGRESS_SECONDS:
-            self._told = ended
+        if ended - self._said > PROGRESS_SECONDS:
+            self._said = ended
             say("progress", done=len(self.answers) + sum(self.errors.values()), of=self._total)
         return output
 
@@ -89,13 +114,19 @@ def _ms(seconds: float) -> float:
 
 
 def _last_line(text: str) -> str:
-    """Where a traceback says what it is about. Servers may repeat the key that they refuse."""
+    """Where a traceback says what it is about; of a proxy's page the title, or else its text. Servers may repeat the key
+    that they refuse."""
     for name, key in os.environ.items():
         if key.strip() and name.startswith(KEYS):
             # As it stands in plain text, in Python's repr and in JSON.
             for spelling in (key, key.strip(), repr(key.strip())[1:-1], json.dumps(key.strip())[1:-1]):
                 text = (text or "").replace(spelling, "...")
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    text = text or ""
+    if PAGE.search(text):
+        title = TITLE.search(text)
+        said = title[1] if title and title[1].strip() else TAG.sub(" ", UNSEEN.sub(" ", text))
+        return " ".join(html.unescape(said).split())[:ERROR_LENGTH]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:ERROR_LENGTH] if lines else ""
 
 
@@ -190,19 +221,34 @@ def _about(status: int) -> str:
 
 
 def _question(target: dict[str, Any], key: str | None) -> tuple[bool, str]:
-    """Asks for one token, in the benchmark's words and then in fewer, until the server takes them."""
+    """Asks for one token as the load does, in the benchmark's words and then in fewer, until the server takes them.
+
+    What it takes, and whether it told its tokens, is kept in ``target``.
+    """
     url = target["url"] + "/v1/chat/completions"
     refusals: dict[str, None] = {}
-    for fields in WORDS:
-        body = {"model": target["model"], "messages": [{"role": "user", "content": "Hello"}]}
-        status, answer = fetch(url, key, FIRST_ANSWER_SECONDS, {**body, **worded(1, fields)})
+    question = {"model": target["model"], "messages": [{"role": "user", "content": "Hello"}], "stream": True}
+    for fields, extra in itertools.product(WORDS, (TELL_TOKENS, {})):
+        status, answer = fetch(url, key, FIRST_ANSWER_SECONDS, {**question, **worded(1, fields), **extra})
         if status == 200:
-            target["fields"] = fields
+            target.update(fields=fields, extra=extra, told=tells_tokens(answer))
             return False, ""
         refusals[said(status, answer) + _about(status)] = None
         if status not in (400, 422):
             return status in NOT_READY, f"{url}: {list(refusals)[-1]}"
     return False, f"{url} refuses a short question: {'; '.join(refusals)}"
+
+
+def tells_tokens(stream: bytes) -> bool:
+    """Whether a streamed answer says how many tokens it has, as OpenAI's last chunk does."""
+    for line in stream.splitlines():
+        try:
+            usage = json.loads(line.removeprefix(b"data:")).get("usage") or {}
+            if isinstance(usage.get("completion_tokens"), int):
+                return True
+        except (ValueError, AttributeError):
+            continue  # an empty line, the mark of the end, a server's own idea of a chunk
+    return False
 
 
 def worded(tokens: Any, fields: Sequence[str]) -> dict[str, Any]:
@@ -268,7 +314,7 @@ def arguments(target: dict[str, Any], run: dict[str, Any], load: dict[str, Any],
         "--backend", BACKEND, "--base-url", target["url"],
         # The processor's files; the name that the server knows goes into the requests.
         "--model", target["tokenizer"], "--tokenizer", target["tokenizer"],
-        "--extra-request-body", json.dumps({"model": target["model"]}),
+        "--extra-request-body", json.dumps({"model": target["model"], **target.get("extra", TELL_TOKENS)}),
         "--dataset-name", "image", "--image-count", str(load["images"]),
         "--image-resolution", f"{load['height']}x{load['width']}",
         "--image-format", "jpeg", "--image-content", "random",
@@ -289,7 +335,7 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
     say("begin", **run)
     before = counters(target, options["counters"])
     original = serving.ASYNC_REQUEST_FUNCS[BACKEND]
-    recorder = Recorder(original, run["requests"])
+    recorder = Recorder(original, run["requests"], target.get("told", True))
     serving.ASYNC_REQUEST_FUNCS[BACKEND] = recorder
     error = None
     with tempfile.TemporaryDirectory() as folder:
@@ -318,11 +364,25 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
         seconds=max(recorder.ended - recorder.began, 0.0) if recorder.answers or failed else 0.0,
         answers=recorder.answers,
         errors=recorder.errors,
+        asked_tokens=options["load"]["output_tokens"],
+        tokens_told=target.get("told", True),
+        cpu_seconds=round(recorder.cpu_seconds, 3),
+        cpu_cores=cpu_cores(),
         counters={n: after[n] - before[n] for n in after if n in before and after[n] >= before[n]},
         settings=settings(target, key),
         benchmark=benchmark,
     )
     return bool(len(recorder.answers) >= run["requests"] * MOST_FAILURES)
+
+
+def cpu_cores() -> float:
+    """The cores that the program can use: one, since its requests are one thread's, or less by its container's limit."""
+    try:
+        with open(CPU_LIMIT) as file:
+            quota, period = file.read().split()
+        return min(1.0, int(quota) / int(period))
+    except (OSError, ValueError):
+        return 1.0
 
 
 def _summary(path: str) -> dict[str, Any]:

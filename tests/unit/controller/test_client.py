@@ -19,9 +19,15 @@ class Server(http.server.BaseHTTPRequestHandler):
     """Two pages of ConfigMaps, a watch in pieces, and nothing else."""
 
     protocol_version = "HTTP/1.1"
+    proxy: tuple[int, bytes] | None = None
+    """What stands before it says this instead."""
 
     def do_GET(self) -> None:
-        if "watch=1" in self.path:
+        if self.proxy is not None and "watch=1" in self.path and self.proxy[0] == 200:
+            self._stream([self.proxy[1] + b"\n"])
+        elif self.proxy is not None:
+            self._send(*self.proxy)
+        elif "watch=1" in self.path:
             self._stream(
                 [b'{"type":"ADDED","object":{"metadata":{"na', b'me":"a"}}}\n{"type":"BOOKMARK","object":{}}\n']
             )
@@ -40,7 +46,9 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        data = json.dumps(body).encode()
+        self._send(status, json.dumps(body).encode())
+
+    def _send(self, status: int, data: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -92,6 +100,59 @@ def test_events_of_a_watch_come_whole_whatever_the_pieces_that_they_are_sent_in(
     events = list(client.watch(kinds.CONFIG_MAP, version="7"))
     assert [e["type"] for e in events] == ["ADDED", "BOOKMARK"]
     assert events[0]["object"]["metadata"]["name"] == "a"
+
+
+PAGE = (
+    b"""<!DOCTYPE html>
+<html><head><style>p { color: red }</style>%s</head>
+<body><p>Your access &amp; requests are
+<b>blocked</b>.</p><p>"""
+    + b"Ask. " * 200
+    + b"</p></body></html>"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'"Forbidden"', 'HTTP 403: "Forbidden"'),
+        (b"null", "HTTP 403: null"),
+        (b"[]", "HTTP 403: []"),
+        (b"", "HTTP 403"),
+        (b"\xff\xfe", "HTTP 403: \ufffd\ufffd"),
+        (b"{}", "HTTP 403"),
+        (b'{"message": "no", "reason": "Forbidden"}', "no"),
+        (PAGE % b"<title>403\n Forbidden</title>", "HTTP 403: 403 Forbidden"),
+    ],
+)
+def test_whatever_a_proxy_says_is_an_error_of_the_api_server_in_its_words(client, monkeypatch, body, says):
+    monkeypatch.setattr(Server, "proxy", (403, body))
+    with pytest.raises(ApiError) as error:
+        client.list(kinds.CONFIG_MAP)
+    assert (error.value.status, error.value.message) == (403, says)
+    with pytest.raises(ApiError) as error:
+        list(client.watch(kinds.CONFIG_MAP, version="7"))
+    assert (error.value.status, error.value.message) == (403, says)
+
+
+def test_of_a_page_without_a_title_the_text_is_told_on_one_short_line(client, monkeypatch):
+    monkeypatch.setattr(Server, "proxy", (502, PAGE % b""))
+    with pytest.raises(ApiError) as error:
+        client.list(kinds.CONFIG_MAP)
+    assert error.value.message.startswith("HTTP 502: Your access & requests are blocked . Ask. Ask. ")
+    assert len(error.value.message) < 250
+    assert "\n" not in error.value.message
+
+
+@pytest.mark.parametrize("body", [PAGE % b"<title>Sign in</title>", b"[]", b'"ok"'])
+def test_an_answer_that_is_none_of_an_api_server_is_not_taken_for_an_empty_cluster(client, monkeypatch, body):
+    monkeypatch.setattr(Server, "proxy", (200, body))
+    with pytest.raises(ApiError, match="what answers is no API server") as error:
+        client.list(kinds.CONFIG_MAP)
+    assert error.value.status == 0
+    monkeypatch.setattr(Server, "proxy", (200, body.replace(b"\n", b" ")))
+    with pytest.raises(ApiError, match="what answers is no API server"):
+        list(client.watch(kinds.CONFIG_MAP, version="7"))
 
 
 def test_after_the_lease_is_lost_nothing_is_written_but_leases(client):

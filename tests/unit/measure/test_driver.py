@@ -9,8 +9,10 @@ import json
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -59,6 +61,14 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @dataclass
+class Request:
+    """SGLang's RequestFuncInput, as far as it is touched."""
+
+    number: int
+    output_len: int = 11
+
+
+@dataclass
 class Output:
     """SGLang's RequestFuncOutput, as far as it is read."""
 
@@ -78,9 +88,11 @@ class Benchmark(ModuleType):
         self.ASYNC_REQUEST_FUNCS = {driver.BACKEND: self.send}
         self.aiohttp = aiohttp
 
-    async def send(self, request_func_input: int, pbar: Any = None) -> Output:
+    async def send(self, request_func_input: Request, pbar: Any = None) -> Output:
         Engine.images += 1
-        return self.outcomes.get(request_func_input, Output(True))
+        output = self.outcomes.get(request_func_input.number, Output(True))
+        # What SGLang's own function does where no chunk of the stream had a "usage".
+        return replace(output, output_len=request_func_input.output_len) if output.output_len < 0 else output
 
     def cli_main(self) -> None:
         parser = argparse.ArgumentParser()
@@ -91,7 +103,7 @@ class Benchmark(ModuleType):
 
         async def run() -> None:
             send = self.ASYNC_REQUEST_FUNCS[driver.BACKEND]
-            await asyncio.gather(*(send(request_func_input=n) for n in range(int(given.num_prompts))))
+            await asyncio.gather(*(send(request_func_input=Request(n)) for n in range(int(given.num_prompts))))
 
         asyncio.run(run())
         if self.dies:
@@ -143,7 +155,10 @@ def test_rounds_are_told_with_what_the_engine_said(
     assert one.counters == two.counters == {"vlmserve_images_received_total": 8}
     assert [given.seed for given in benchmark.seen] == ["5", "6"]
     assert benchmark.seen[0].image_resolution == "480x640"
-    assert json.loads(benchmark.seen[0].extra_request_body) == {"model": "served"}
+    assert json.loads(benchmark.seen[0].extra_request_body) == {
+        "model": "served",
+        "stream_options": {"include_usage": True},
+    }
     assert KEY not in printed
     assert [event["line"] for event in events] == sorted({event["line"] for event in events})
 
@@ -158,6 +173,46 @@ def test_failures_are_counted_by_what_went_wrong(
         "the answer ended before its first token": 1,
     }
     assert events[-1]["complete"]
+
+
+def test_a_stream_that_ends_without_having_told_its_tokens_is_no_answer(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut, short = Output(True, output_len=-1), Output(True, output_len=4)
+    _, events, _ = drive(Benchmark({1: cut, 2: short}), url, monkeypatch, capsys)
+    first = rounds_of(events)[0]
+    assert first.errors == {"the answer ended before its end: the server did not tell its tokens": 1}
+    assert (first.asked_tokens, first.short_answers, first.tokens_told) == (11, 1, True)
+    assert sorted(answer.tokens for answer in first.answers) == [4, *[11] * 6]
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"), [("max 100000", 1.0), ("50000 100000", 0.5), ("400000 100000", 1.0), ("", 1.0)]
+)
+def test_the_cpu_time_of_the_load_is_told_beside_what_it_may_use(
+    limit: str,
+    cores: float,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "cpu.max").write_text(limit)
+    monkeypatch.setattr(driver, "CPU_LIMIT", str(tmp_path / "cpu.max"))
+    benchmark = Benchmark({})
+
+    async def busy(request_func_input: Request, pbar: Any = None) -> Output:
+        until = time.process_time() + 0.01
+        while time.process_time() < until:
+            pass
+        return Output(True)
+
+    benchmark.ASYNC_REQUEST_FUNCS[driver.BACKEND] = busy  # type: ignore[assignment]
+    _, events, _ = drive(benchmark, url, monkeypatch, capsys)
+    told = next(event for event in events if event["event"] == "round")
+    assert told["cpu_cores"] == cores
+    assert told["cpu_seconds"] >= 0.08
+    assert rounds_of(events)[0].cpu_share == pytest.approx(min(1.0, told["cpu_seconds"] / told["seconds"] / cores))
 
 
 def test_an_engine_that_is_gone_ends_the_measurement_with_its_failures_counted(
@@ -231,6 +286,8 @@ class Other(http.server.BaseHTTPRequestHandler):
 
     asked: list[dict[str, Any]]
     known: tuple[str, ...]
+    takes_options = True
+    counts = True
     starts_after = 0
 
     def do_GET(self) -> None:
@@ -239,7 +296,8 @@ class Other(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         type(self).asked.append(body)
-        unknown = sorted({"ignore_eos", "max_completion_tokens", "max_tokens"} & body.keys() - set(self.known))
+        fields = {"ignore_eos", "max_completion_tokens", "max_tokens", "stream_options"}
+        unknown = sorted(fields & body.keys() - {*self.known, *(["stream_options"] if self.takes_options else [])})
         if len(self.asked) <= self.starts_after:
             self._answer(503, b"still loading")
         elif body.get("model", "tiny") != "tiny":
@@ -247,7 +305,9 @@ class Other(http.server.BaseHTTPRequestHandler):
         elif unknown:
             self._answer(422, json.dumps({"detail": f"unexpected: {unknown}"}).encode())
         else:
-            self._answer(200, b"{}")
+            told = self.counts and body.get("stream_options") == {"include_usage": True}
+            usage = b'data: {"choices": [], "usage": {"completion_tokens": 1}}\n\n' if told else b""
+            self._answer(200, b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\n' + usage + b"data: [DONE]\n\n")
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -291,7 +351,7 @@ def test_another_server_is_asked_in_the_words_that_it_knows(
     monkeypatch.setattr(Other, "known", known)
     benchmark = Benchmark({})
 
-    async def post(request_func_input: int, pbar: Any = None) -> Output:
+    async def post(request_func_input: Request, pbar: Any = None) -> Output:
         body = {"messages": [], "max_completion_tokens": 16, "ignore_eos": True}
         async with (
             aiohttp.ClientSession() as session,
@@ -306,6 +366,23 @@ def test_another_server_is_asked_in_the_words_that_it_knows(
     wanted = {name: True if name == "ignore_eos" else 16 for name in known}
     assert Other.asked[-16:] == [{"messages": [], **wanted}] * 16
     assert "PlainSession" not in aiohttp.ClientSession.__name__
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class PlainSession:DeprecationWarning")
+@pytest.mark.parametrize(("takes", "counts"), [(True, True), (True, False), (False, False)])
+def test_another_server_is_asked_for_its_tokens_and_where_it_tells_none_that_is_said(
+    takes: bool, counts: bool, other: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """vLLM takes the option and tells; transformers serve ignores it and tells; others refuse it, or ignore it in silence."""
+    monkeypatch.setattr(Other, "takes_options", takes)
+    monkeypatch.setattr(Other, "counts", counts)
+    benchmark = Benchmark({1: Output(True, output_len=-1)})
+    _, events, _ = drive(benchmark, other, monkeypatch, capsys, targets=theirs(other))
+    asked = {"stream_options": {"include_usage": True}} if takes else {}
+    assert json.loads(benchmark.seen[0].extra_request_body) == {"model": "tiny", **asked}
+    first = rounds_of(events)[0]
+    assert (first.tokens_told, first.failures) == (counts, 1 if counts else 0)
+    assert sum(answer.tokens for answer in first.answers) == (77 if counts else 88)
 
 
 @pytest.mark.filterwarnings("ignore:Inheritance class PlainSession:DeprecationWarning")
@@ -352,6 +429,8 @@ def test_what_another_server_says_against_it_is_told_at_once(
         b'{"object": "error", "message": "too long"}',
         b'{"detail": "too long"}',
         b"<html>\ntoo long\n",
+        b"<!DOCTYPE html>\n<html><head><title>too\n long</title></head>\n<body><h1>nginx</h1></body>\n</html>\n",
+        b"<html>\n<head><style>a { color: red }</style></head>\n<body>\n<p>too\n<b>long</b></p>\n</body>\n</html>\n",
     ],
 )
 def test_a_refusal_is_read_in_every_shape_that_servers_give_it(body: bytes) -> None:

@@ -1,0 +1,63 @@
+"""What an API server, or a proxy before it, has answered: JSON objects, and what is to be made of everything else."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+# Of what is no answer of Kubernetes: enough to tell who answered.
+WORDS_LENGTH: Final = 200
+_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+_UNSEEN: Final = re.compile(r"<(script|style)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
+_TAG: Final = re.compile(r"<[!/a-z][^>]*>", re.IGNORECASE)
+
+
+class ApiError(Exception):
+    """The API server refused, or did not answer. ``status`` is the HTTP code, 0 where there was no answer."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @property
+    def refused(self) -> bool:
+        """Whether the request itself was wrong, so that sending it again is of no use."""
+        return self.status in (400, 403, 405, 413, 415, 422)
+
+
+def json_object(data: bytes) -> Json:
+    """An answer that must be a JSON object; nothing at all is an empty one. Raises ApiError."""
+    answer = _parsed(data) if data else {}
+    if not isinstance(answer, dict):
+        raise ApiError(0, "NoAnswer", f"what answers is no API server: {in_words(data) or 'it says nothing'}")
+    return answer
+
+
+def refusal(status: int, data: bytes) -> ApiError:
+    """The error that an answer with such an HTTP status is: a Status of Kubernetes, or whatever a proxy says."""
+    answer = _parsed(data)
+    if not isinstance(answer, dict):
+        return ApiError(status, "Unknown", ": ".join(filter(None, (f"HTTP {status}", in_words(data)))))
+    return ApiError(status, str(answer.get("reason") or "Unknown"), str(answer.get("message") or f"HTTP {status}"))
+
+
+def in_words(data: bytes) -> str:
+    """Of a page its title, or else its text: one line, at most ``WORDS_LENGTH`` characters."""
+    text = data.decode(errors="replace")
+    title = _TITLE.search(text)
+    said = title[1] if title and title[1].strip() else _TAG.sub(" ", _UNSEEN.sub(" ", text))
+    line = " ".join(html.unescape(said).split())
+    return line if len(line) <= WORDS_LENGTH else line[: WORDS_LENGTH - 1] + "…"
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
