@@ -45,6 +45,26 @@ def _rolling_update(service: VLMService) -> Manifest:
     return {"maxSurge": strategy.max_surge, "maxUnavailable": strategy.max_unavailable}
 
 
+def _groups_rolling_update(service: VLMService) -> Manifest:
+    """What a LeaderWorkerSet takes of it: unlike a Deployment it refuses a roll-out in which no group may be missing and
+    none may be added, as with 25 % of 2 groups, and more than 100 %, which would add no more than all at once."""
+    strategy = service.spec.rollout_strategy
+    surge, unavailable = strategy.max_surge, strategy.max_unavailable
+    if isinstance(surge, str) and int(surge.rstrip("%")) > 100:
+        surge = "100%"
+    none_added = int(str(surge).rstrip("%")) == 0
+    if none_added and isinstance(unavailable, str) and _fewest(service) * int(unavailable.rstrip("%")) < 100:
+        unavailable = 1
+    return {"maxSurge": surge, "maxUnavailable": unavailable}
+
+
+def _fewest(service: VLMService) -> int:
+    """The number of replicas by which percentages are the smallest."""
+    if service.spec.scaling is not None:
+        return service.spec.scaling.min_replicas
+    return 1 if service.spec.replicas is None else service.spec.replicas
+
+
 def _deployment(plan: ServingPlan, template: Manifest, service: VLMService) -> Manifest:
     return {
         "apiVersion": "apps/v1",
@@ -68,7 +88,7 @@ def _group(plan: ServingPlan, template: Manifest, service: VLMService) -> Manife
         "spec": {
             **_replicas(service),
             "startupPolicy": "LeaderCreated",
-            "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": _rolling_update(service)},
+            "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": _groups_rolling_update(service)},
             "leaderWorkerTemplate": {
                 "size": plan.resources.pods,
                 # A tensor-parallel group that lost a member cannot go on.

@@ -98,6 +98,31 @@ def test_by_default_the_old_pod_makes_room_before_the_new_one_starts():
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
 
 
+@pytest.mark.parametrize(
+    ("said", "spec", "taken"),
+    [
+        # (surge, unavailable)
+        ((0, 1), {}, (0, 1)),
+        ((0, "25%"), {"replicas": 2}, (0, 1)),
+        ((0, "25%"), {"replicas": 4}, (0, "25%")),
+        (("0%", "99%"), {}, ("0%", 1)),
+        ((0, "100%"), {}, (0, "100%")),
+        ((0, "25%"), {"scaling": {"minReplicas": 3, "maxReplicas": 9}}, (0, 1)),
+        ((0, "25%"), {"scaling": {"minReplicas": 4, "maxReplicas": 9}}, (0, "25%")),
+        (("25%", "25%"), {"replicas": 2}, ("25%", "25%")),
+        (("150%", "25%"), {"replicas": 2}, ("100%", "25%")),
+        ((3, 0), {"replicas": 2}, (3, 0)),
+    ],
+)
+def test_a_leader_worker_set_gets_a_roll_out_that_its_controller_does_not_refuse(said, spec, taken):
+    of = service(rolloutStrategy={"maxSurge": said[0], "maxUnavailable": said[1]}, **spec)
+    made = objects(plan(resources=PlanResources(devices_per_pod=8, pods=2)), of)
+    rolling = made["LeaderWorkerSet"]["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"]
+    assert (rolling["maxSurge"], rolling["maxUnavailable"]) == taken
+    rolling = objects(plan(), of)["Deployment"]["spec"]["strategy"]["rollingUpdate"]
+    assert (rolling["maxSurge"], rolling["maxUnavailable"]) == said
+
+
 def test_several_nodes_are_a_leader_worker_set_that_restarts_whole():
     made = objects(plan(resources=PlanResources(devices_per_pod=8, pods=2)), service(replicas=2))
     assert "Deployment" not in made
