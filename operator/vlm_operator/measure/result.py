@@ -10,6 +10,7 @@ from typing import Any, Final
 from vlm_operator.measure.compare import Comparison, compare
 from vlm_operator.measure.curve import Knee, knee
 from vlm_operator.measure.load import Load
+from vlm_operator.measure.remarks import remarks_of
 from vlm_operator.measure.rounds import Round, Summary, counted_by_engine, summarize
 from vlm_operator.measure.twin import Change
 
@@ -61,17 +62,7 @@ class Result:
     @cached_property
     def remarks(self) -> list[str]:
         """The notes, and what the rounds themselves give reason to say."""
-        spans = [
-            f"{self.targets[s.target]} at {s.concurrency} at once {s.slowest_round:.2f} to {s.fastest_round:.2f} requests/s"
-            for s in self.summaries
-            if s.unsteady and not s.failures
-        ]
-        if not spans:
-            return list(self.notes)
-        return [
-            *self.notes,
-            f"rounds differ widely, as they do where other work shares the machine: {', '.join(spans)}",
-        ]
+        return [*self.notes, *remarks_of(self.targets, self.rounds, self.summaries)]
 
     @property
     def has_curve(self) -> bool:

@@ -45,6 +45,12 @@ class Round:
     """By how much the engine's own counters rose."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What the engine said that it uses."""
+    asked_tokens: int = 0
+    """Output tokens that each request asked for."""
+    tokens_told: bool = True
+    """Whether the server says how many tokens an answer has; else it is taken to have those asked for."""
+    cpu_share: float = 0.0
+    """The part of the core that it can use which the load's own program was busy, from 0 to 1."""
 
     @property
     def counted(self) -> bool:
@@ -55,6 +61,11 @@ class Round:
     def failures(self) -> int:
         """Requests without an answer."""
         return sum(self.errors.values())
+
+    @property
+    def short_answers(self) -> int:
+        """Answers with fewer tokens than asked for."""
+        return sum(a.tokens < self.asked_tokens for a in self.answers)
 
     @property
     def requests_per_second(self) -> float:
@@ -85,7 +96,15 @@ def round_of(event: Mapping[str, Any]) -> Round:
     }
     answers = tuple(Answer(ttft, tpot, latency, int(tokens)) for ttft, tpot, latency, tokens in event["answers"])
     rest: dict[str, Any] = {name: event.get(name) or {} for name in ("errors", "counters", "settings")}
-    return Round(**plain, answers=answers, **rest)
+    share = event.get("cpu_seconds", 0.0) / (event["seconds"] * event.get("cpu_cores", 1.0) or 1.0)
+    return Round(
+        **plain,
+        answers=answers,
+        **rest,
+        asked_tokens=int(event.get("asked_tokens") or 0),
+        tokens_told=bool(event.get("tokens_told", True)),
+        cpu_share=min(share, 1.0),
+    )
 
 
 @dataclass(frozen=True)

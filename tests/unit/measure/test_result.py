@@ -53,15 +53,6 @@ def test_a_line_of_the_pods_log_becomes_a_round() -> None:
     assert found.settings == {"a": 1}
 
 
-def test_rounds_that_differ_widely_are_no_measurement_to_rely_on() -> None:
-    shared = result([round_at(1, 0, 4.0), round_at(2, 0, 9.0)])
-    assert shared.remarks == [
-        "rounds differ widely, as they do where other work shares the machine: "
-        "qwen3-vl at 8 at once 4.44 to 10.00 requests/s"
-    ]
-    assert result([round_at(1, 0, 4.0), round_at(2, 0, 7.0)]).remarks == []
-
-
 @pytest.mark.parametrize("line", ["", "Starting warmup...", f"{MARK}not json", '{"event": "round"}'])
 def test_what_others_write_into_the_log_is_passed_over(line: str) -> None:
     assert read_line(line) is None
@@ -150,7 +141,7 @@ def test_no_knee_is_named_of_rounds_that_differ_widely() -> None:
     again = [replace(each, round=2, seconds=each.seconds * 3) for each in curve(*points)]
     found = result([*curve(*points), *again], load=CURVE)
     assert found.knees == [None]
-    assert "qwen3-vl at 64 at once 6.67 to 20.00 requests/s" in found.remarks[0]
+    assert "qwen3-vl at 64 at once 6.67 to 20.00 requests/s" in " ".join(found.remarks)
 
 
 @pytest.mark.parametrize("failed", [0, 1])
