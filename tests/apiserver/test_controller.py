@@ -244,6 +244,33 @@ def test_a_refused_change_leaves_the_running_pods_alone(world: World):
     assert world.condition("Available")[0] == "True"
 
 
+def test_while_a_change_is_refused_the_pods_that_run_can_still_be_counted_and_stopped(world: World):
+    world.apply(workload=TRAFFIC)
+    world.wait_for("False", "Starting")
+    template = world.get("deployment")["spec"]["template"]
+    too_large = {**QWEN, "uri": "hf://Qwen/Qwen3-VL-235B-A22B-Instruct", "parametersBillion": 235}
+
+    def count() -> int:
+        found: int = world.get("deployment")["spec"]["replicas"]
+        return found
+
+    for refused, reason in (
+        ({"model": too_large}, "ModelDoesNotFit"),
+        ({"engine": {"settings": {"prefil_decode_interval": 10}}}, "InvalidSpec"),
+    ):
+        world.apply(workload=TRAFFIC, replicas=3, **refused)
+        world.wait_for("False", reason)
+        eventually(lambda: count() == 3)
+        world.apply(workload=TRAFFIC, suspend=True, **refused)
+        eventually(lambda: count() == 0)
+        world.apply(workload=TRAFFIC, scaling={"maxReplicas": 3}, **refused)
+        eventually(lambda: world.exists("hpa"))
+        world.apply(workload=TRAFFIC, **refused)
+        eventually(lambda: not world.exists("hpa"))
+        assert world.condition()[:2] == ("False", reason)
+    assert world.get("deployment")["spec"]["template"] == template
+
+
 def test_a_setting_that_the_version_does_not_have_is_refused_in_words_until_it_is_mended(world: World):
     world.apply(engine={"settings": {"prefil_decode_interval": 10}})
     message = world.wait_for("False", "InvalidSpec", "OverridesResolved")

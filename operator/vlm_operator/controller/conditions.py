@@ -119,7 +119,7 @@ def progressing(service: VLMService, seen: Observed) -> Verdict:
     if done and numbers.present <= numbers.wanted:
         return Verdict(FALSE, reasons.COMPLETE, f"all {numbers.wanted} replicas run plan {seen.plan.hash}")
     if numbers.overdue:
-        return Verdict(FALSE, "ProgressDeadlineExceeded", f"{numbers.overdue}: see the pods with kubectl vlm status")
+        return Verdict(FALSE, reasons.DEADLINE_EXCEEDED, f"{numbers.overdue}: see the pods with kubectl vlm status")
     return Verdict(
         TRUE,
         reasons.ROLLING_OUT,
@@ -184,6 +184,8 @@ def ready(service: VLMService, seen: Observed, others: dict[str, Verdict]) -> Ve
         return Verdict(FALSE, reasons.INSPECTING, others["Progressing"].message)
     if obstacle := obstacle_of(seen):
         return Verdict(FALSE, *obstacle)
+    if others["Progressing"].reason == reasons.DEADLINE_EXCEEDED:
+        return Verdict(FALSE, *others["Progressing"][1:])
     return Verdict(FALSE, reasons.STARTING, others["Progressing"].message)
 
 

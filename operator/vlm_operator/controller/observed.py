@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 from vlm_api.model import Inspection
 from vlm_api.plan import ServingPlan
 from vlm_api.report import Report
-from vlm_api.status import Condition, ConditionStatus
-from vlm_operator.controller import reasons
+from vlm_api.status import ConditionStatus
 from vlm_operator.controller.pods import PodView
 from vlm_operator.errors import InvalidInput
-from vlm_operator.render.workload import LWS_KIND, LWS_NAME
 
 
 class Verdict(NamedTuple):
@@ -107,24 +105,3 @@ def replicas(workload: Mapping[str, Any] | None) -> Replicas:
         else None,
         unmade=str(failure.get("message") or failure.get("reason")) if failure.get("status") == "True" else None,
     )
-
-
-def missing_pods(workload: Mapping[str, Any] | None, pods: Sequence[PodView]) -> str | None:
-    """How many pods of a LeaderWorkerSet are not there. A Deployment tells by itself why one could not be made."""
-    if workload is None or workload.get("kind") != LWS_KIND:
-        return None
-    name, spec = workload["metadata"]["name"], workload["spec"]
-    wanted = int(spec.get("replicas", 1)) * int(spec["leaderWorkerTemplate"].get("size", 1))
-    if len(pods) >= wanted:
-        return None
-    return (
-        f"{len(pods)} of {wanted} pods are there, and nobody makes the others: "
-        f"kubectl describe statefulsets -l {LWS_NAME}={name} tells what refuses them; "
-        "where it finds none, the controller of LeaderWorkerSets does not work"
-    )
-
-
-def missing_before(conditions: Mapping[str, Condition]) -> str | None:
-    """What the status says of that; ``conditions`` by type."""
-    found = conditions.get("Progressing")
-    return found.message if found is not None and found.reason == reasons.PODS_MISSING else None

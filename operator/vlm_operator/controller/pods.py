@@ -107,7 +107,16 @@ def _failure(name: str, status: Mapping[str, Any], main: Mapping[str, Any]) -> F
         said = status.get("message") or "no message"
         return Failure(reason=reasons.EVICTED, message=f"pod {name}: {status['reason']}: {said}"[:2048])
     install = _container(status.get("initContainerStatuses"), INSTALL_CONTAINER)
-    for container, status_of in ((INSTALL_CONTAINER, install), (MAIN_CONTAINER, main)):
+    others = [
+        s
+        for s in (*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or []))
+        if s.get("name") not in (INSTALL_CONTAINER, MAIN_CONTAINER)
+    ]
+    for container, status_of in (
+        (INSTALL_CONTAINER, install),
+        (MAIN_CONTAINER, main),
+        *((str(s.get("name")), s) for s in others),
+    ):
         waiting = (status_of.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in CANNOT_START:
             reason, said = str(waiting["reason"]), str(waiting.get("message") or waiting["reason"])
@@ -121,7 +130,11 @@ def _failure(name: str, status: Mapping[str, Any], main: Mapping[str, Any]) -> F
             f"see kubectl logs {name} -c {INSTALL_CONTAINER}",
         )
     if ended := _ended(main):
-        return _said(ended) or _unsaid(name, ended)
+        return _said(ended) or _unsaid(name, MAIN_CONTAINER, ended)
+    for other in others:
+        # One of the user's that ended once and runs again is not what the pod waits for.
+        if "running" not in (other.get("state") or {}) and (ended := _ended(other)):
+            return _unsaid(name, str(other.get("name")), ended)
     return None
 
 
@@ -142,14 +155,13 @@ def _said(ended: Mapping[str, Any]) -> Failure | None:
         return None
 
 
-def _unsaid(name: str, ended: Mapping[str, Any]) -> Failure:
-    if ended.get("reason") == "OOMKilled":
+def _unsaid(name: str, container: str, ended: Mapping[str, Any]) -> Failure:
+    if ended.get("reason") == "OOMKilled" and container == MAIN_CONTAINER:
         return Failure(reason="OutOfHostMemory", message=FAILURES["OutOfHostMemory"])
     how = f"exit code {ended.get('exitCode')}" + (f", {ended['reason']}" if ended.get("reason") else "")
     return Failure(
         reason=reasons.CONTAINER_ENDED,
-        message=f"pod {name}: container {MAIN_CONTAINER} ended ({how}): "
-        f"see kubectl logs {name} -c {MAIN_CONTAINER} --previous",
+        message=f"pod {name}: container {container} ended ({how}): see kubectl logs {name} -c {container} --previous",
     )
 
 

@@ -29,6 +29,7 @@ NO_REPLICA_AVAILABLE: Final = "NoReplicaAvailable"
 ROLLING_OUT: Final = "RollingOut"
 COMPLETE: Final = "Complete"
 NOT_STARTED: Final = "NotStarted"
+DEADLINE_EXCEEDED: Final = "ProgressDeadlineExceeded"
 # HardwareResolved
 HARDWARE_FOUND: Final = "HardwareFound"
 NO_NODE_YET: Final = "NoNodeYet"
@@ -85,6 +86,7 @@ SENTENCES: Final[dict[str, str]] = {
     NO_REPLICA_AVAILABLE: "No replica answers requests.",
     ROLLING_OUT: "Pods are being started or replaced.",
     COMPLETE: "All wanted replicas run the present plan.",
+    DEADLINE_EXCEEDED: "Pods have been waited for longer than their start and the pull of their image may take.",
     NOT_STARTED: "There are no pods to wait for.",
     HARDWARE_FOUND: "The plan was made for hardware that the cluster has.",
     NO_NODE_YET: "No node has the hardware yet, and none contradicts it; pods wait for one to come.",

@@ -16,17 +16,19 @@ from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.choosing import Chooser, Pods
 from vlm_operator.controller.conclude import conclude, told
 from vlm_operator.controller.drift import difference, told_before
+from vlm_operator.controller.groups import missing_before, missing_pods, overdue
 from vlm_operator.controller.inspecting import RETRY_SECONDS
 from vlm_operator.controller.inventory import Inventory
 from vlm_operator.controller.lasting import DEBOUNCE_SECONDS, Lasting
 from vlm_operator.controller.live import (
     parse,
     parse_status,
+    previous_plan,
     recorded_inspection,
     unreadable,
     workload_of,
 )
-from vlm_operator.controller.observed import Drift, Observed, Problem, missing_before, missing_pods, replicas
+from vlm_operator.controller.observed import Drift, Observed, Problem, replicas
 from vlm_operator.controller.pods import PodView, view
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.reports import STARTING_SECONDS, Reports
@@ -50,7 +52,9 @@ MISSING_KIND_SECONDS: Final = 30.0
 # Nothing tells how long an image is being pulled but its age.
 PULLING_SECONDS: Final = 15.0
 TIDY_SECONDS: Final = 0.5
-# Internal errors in a row for one service until its status says so: 1 s + 2 s + 4 s, longer than a change of leader.
+# What says how many pods there are.
+COUNTING: Final = ("Deployment", "LeaderWorkerSet", "HorizontalPodAutoscaler")
+# Errors in a row that may pass by themselves until a service's status says so: 1 s + 2 s + 4 s, longer than a change of leader.
 TOLD_AFTER_ERRORS: Final = 4
 # A Job that ends wakes us; one that never starts does not.
 INSPECTING_SECONDS: Final = 10.0
@@ -80,7 +84,7 @@ class Reconciler:
     shortages: Lasting[str] = field(default_factory=Lasting)
     """Pods of groups that nobody makes."""
     errors: dict[Key, int] = field(default_factory=dict)
-    """Internal errors of the API server in a row, by service."""
+    """Errors of the API server in a row that may pass by themselves, by service."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def __call__(self, key: Key) -> Outcome:
@@ -100,13 +104,14 @@ class Reconciler:
         except InvalidInput as error:
             service = unreadable(raw)
             seen = Observed(invalid=error, inspection=recorded_inspection(raw), replicas=replicas(workload_of(owned)))
-        engines = pods.engines
+        engines, now = pods.engines, self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         previous = parse_status(raw)
         told = {c.type: c for c in previous.conditions} if previous else {}
         resource = service.spec.hardware.resource_name
         differs = difference(seen.plan, engines, lambda name: self.inventory.node(name, resource))
         drift, drifting = self.drifts.lasting(key, differs, told_before(told))
-        short = missing_pods(workload_of(owned), engines)
+        workload = workload_of(owned)
+        short = missing_pods(workload, engines)
         missing, shrinking = self.shortages.lasting(key, short, missing_before(told))
         seen = replace(
             seen,
@@ -114,10 +119,11 @@ class Reconciler:
             reports=self.reports.of(key, engines),
             drift=drift,
             missing=missing,
-            workload=seen.workload or workload_of(owned) is not None,
+            replicas=replace(seen.replicas, overdue=seen.replicas.overdue or overdue(workload, seen.plan, now)),
+            workload=seen.workload or workload is not None,
             autoscaler=autoscaler_of(owned),
         )
-        status = self._report(service, raw, seen)
+        status = self._report(service, raw, seen, now)
         starting = any(p.running and not p.ready and not p.deleting for p in engines) or self.reports.unsettled(key)
         again = STARTING_SECONDS if starting else RESYNC_SECONDS
         if drifting or shrinking:
@@ -144,12 +150,18 @@ class Reconciler:
         """Plans and applies. Raises InvalidInput as ``make_plan`` does."""
         uid = raw["metadata"]["uid"]
         owned = _owned(labelled, uid)
-        stored, seen = self.chooser.choose(service, raw, owned, jobs, pods)
+        try:
+            stored, seen = self.chooser.choose(service, raw, owned, jobs, pods)
+        except InvalidInput:
+            self._count_on(service, raw, labelled)
+            raise
         if seen.inspecting is not None and not any(o["kind"] == kinds.NETWORK_POLICY.kind for o in owned):
             # The Job's pod needs its way out where a namespace closes all of them.
             self.applier.apply(render.policy_before_plan(service, owner_reference(raw), self.site), labelled, uid)
         if stored is None or stored.plan.errors:
-            return replace(seen, replicas=replicas(workload_of(owned)))
+            self.errors.pop(_key(raw), None)
+            live = self._count_on(service, raw, labelled)
+            return replace(seen, replicas=replicas(live))
         manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw), self.site)
         manifests = keep_count(manifests, owned, service)
         try:
@@ -168,13 +180,41 @@ class Reconciler:
         workload = workload_of(now, manifests)
         return replace(seen, problem=_problem(done), replicas=replicas(workload), workload=workload is not None)
 
+    def _count_on(self, service: VLMService, raw: Json, labelled: list[Json]) -> Json | None:
+        """While no new plan is in force, pods of the one before stay as they are, but how many is still decided: by
+        ``suspend``, ``replicas`` or an autoscaler. Returns their workload."""
+        uid = raw["metadata"]["uid"]
+        owned = _owned(labelled, uid)
+        previous = previous_plan(owned)
+        if previous is None:
+            return workload_of(owned)
+        manifests = render.objects(previous.plan, previous.pod_template, service, owner_reference(raw), self.site)
+        manifests = [m for m in keep_count(manifests, owned, service) if m["kind"] in COUNTING]
+        wanted = {(m["kind"], m["metadata"]["name"]) for m in manifests}
+        unwanted = [o for o in owned if o["kind"] in COUNTING and (o["kind"], o["metadata"]["name"]) not in wanted]
+        try:
+            done = self.applier.apply(manifests, labelled, uid)
+            if not done.taken:
+                self.applier.remove(unwanted, done)
+        except ApiError as error:
+            if not error.refused:
+                raise
+            # What the status says of the spec is to be mended first.
+            log.warning("%s: the number of pods stays as it is: %s", raw["metadata"]["name"], error.message)
+            return workload_of(owned)
+        self._tell_done(raw, done)
+        return workload_of([*done.live, *owned])
+
     def _not_applied(self, key: Key, error: ApiError) -> Problem:
         """Raises the error again while it may pass by itself."""
+        if error.refused or error.status == 0:
+            self.errors.pop(key, None)
         if error.refused:
             return Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
-        if error.status >= 500:
-            self.errors[key] = self.errors.get(key, 0) + 1
-        if self.errors.get(key, 0) < TOLD_AFTER_ERRORS or error.status < 500:
+        if error.status == 0:
+            raise error  # nobody there, who could not be told either
+        self.errors[key] = self.errors.get(key, 0) + 1
+        if self.errors[key] < TOLD_AFTER_ERRORS:
             raise error
         return Problem(reasons.NOT_APPLIED, f"the API server fails with an object and is asked again: {error.message}")
 
@@ -192,7 +232,8 @@ class Reconciler:
         wanted = {(m["kind"], m["metadata"]["name"]) for m in manifests}
         unwanted = [o for o in owned if (o["kind"], o["metadata"]["name"]) not in wanted]
         if any(o["kind"] in ("ConfigMap", "ResourceClaimTemplate") for o in unwanted):
-            used = self._plans_in_use(raw, pods)
+            grouped = any(m["kind"] == kinds.LEADER_WORKER_SET.kind for m in manifests)
+            used = self._plans_in_use(raw, pods, grouped=grouped)
             unwanted = [
                 o
                 for o in unwanted
@@ -201,15 +242,18 @@ class Reconciler:
             ]
         return unwanted
 
-    def _plans_in_use(self, raw: Json, pods: list[PodView]) -> set[str]:
-        """Hashes of the plans that a pod runs or that a roll-back could bring back."""
-        revisions = self.cache.of(_key(raw), [kinds.REPLICA_SET])
-        templates = (r["spec"]["template"]["metadata"].get("labels") or {} for r in revisions)
-        return {p.plan_hash for p in pods} | {str(t.get(LABEL_PLAN)) for t in templates}
+    def _plans_in_use(self, raw: Json, pods: list[PodView], *, grouped: bool) -> set[str]:
+        """Hashes of the plans that a pod runs or may be made of: by a roll-back, or in a group that a roll-out has not
+        reached and that lost its pods."""
+        found = self.cache.of(_key(raw), [kinds.REPLICA_SET])
+        made_of = [r["spec"]["template"]["metadata"].get("labels") or {} for r in found]
+        if grouped:
+            made_of += [r["metadata"]["labels"] for r in self.cache.of(_key(raw), [kinds.REVISION])]
+        return {p.plan_hash for p in pods} | {str(labels.get(LABEL_PLAN)) for labels in made_of}
 
-    def _report(self, service: VLMService, raw: Json, seen: Observed) -> VLMServiceStatus:
+    def _report(self, service: VLMService, raw: Json, seen: Observed, now: str) -> VLMServiceStatus:
         previous = parse_status(raw)
-        status = conclude(service, seen, previous, self.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
+        status = conclude(service, seen, previous, now)
         self.status.write(raw, status.to_api())
         for kind, reason, note in told(previous, status):
             self.recorder.tell(raw, kind, reason, note)

@@ -20,8 +20,6 @@ from vlm_operator.controller.observed import (
     Observed,
     Problem,
     Replicas,
-    missing_before,
-    missing_pods,
     replicas,
 )
 from vlm_operator.controller.pods import PodView
@@ -244,32 +242,12 @@ def test_a_deployment_whose_pods_may_not_be_made_says_why():
     assert verdicts(Observed(plan=PLAN, replicas=replicas(mended)))["Ready"] == ("False", "Starting")
 
 
-def test_groups_that_lack_pods_say_who_can_tell_why():
-    live = {
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": "vlm-group", "generation": 1},
-        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2}},
-        "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2},
-    }
-    there = [pod(name=f"vlm-group-{n}") for n in range(4)]
-    assert missing_pods(live, there) is None
-    missing = missing_pods(live, there[:3])
-    assert missing is not None
-    assert "3 of 4 pods" in missing
-    assert "kubectl describe statefulsets -l leaderworkerset.sigs.k8s.io/name=vlm-group" in missing
-    status = conclude(service(), Observed(plan=PLAN, replicas=replicas(live), missing=missing), None, NOW)
-    told = {c.type: c for c in status.conditions}
-    for condition in ("Ready", "Progressing"):
-        assert (told[condition].reason, told[condition].message) == ("PodsMissing", missing)
-    assert missing_before(told) == missing
-
-
-def test_nothing_is_missing_of_a_deployment_or_of_a_service_at_rest():
-    group = {"kind": "LeaderWorkerSet", "metadata": {"name": "g"}, "spec": {"leaderWorkerTemplate": {"size": 2}}}
-    assert missing_pods(None, []) is None
-    assert missing_pods({**group, "kind": "Deployment"}, []) is None
-    assert missing_pods({**group, "spec": {**group["spec"], "replicas": 0}}, []) is None
-    assert missing_pods(group, []) is not None
+def test_pods_that_wait_for_longer_than_they_may_are_no_start_any_more():
+    late = Replicas(wanted=1, overdue='ReplicaSet "vlm-1" has timed out progressing.')
+    told = verdicts(Observed(plan=PLAN, replicas=late, pods=[pod()]))
+    assert told["Ready"] == told["Progressing"] == ("False", "ProgressDeadlineExceeded")
+    served = Replicas(wanted=2, present=2, available=1, overdue="late")
+    assert verdicts(Observed(plan=PLAN, replicas=served, pods=[pod(ready=True)]))["Ready"][0] == "True"
 
 
 def test_no_hardware_yet_is_unknown_and_pods_that_run_all_the_same_are_not_held_back():

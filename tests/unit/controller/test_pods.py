@@ -67,6 +67,26 @@ def test_a_container_that_cannot_start_says_so_in_the_kubelets_words(reason):
     )
 
 
+def test_a_container_of_the_users_that_keeps_the_pod_from_serving_is_named():
+    other = [{"name": "fetch", "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    crashed = [{**other[0], "lastState": ended(code=7)}]
+    reason, message = failure(initContainerStatuses=crashed) or ("", "")
+    assert reason == "ContainerEnded"
+    assert "container fetch ended (exit code 7" in message
+    assert "kubectl logs vlm-0 -c fetch --previous" in message
+    assert failure(containerStatuses=crashed) == (reason, message)
+    waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": "no such key"}}
+    assert failure(containerStatuses=[{"name": "proxy", "state": waiting}]) == (
+        "CreateContainerConfigError",
+        "pod vlm-0, container proxy: no such key",
+    )
+
+
+def test_a_container_of_the_users_that_ended_once_and_runs_again_is_no_failure():
+    again = {"name": "proxy", "restartCount": 1, "state": {"running": {}}, "lastState": ended(code=1)}
+    assert failure(containerStatuses=[*main(state={"running": {}}), again]) is None
+
+
 def test_an_image_that_is_tried_again_and_again_is_told_in_the_same_words_each_time():
     said = 'failed to resolve image: Head "https://r.example/v2/x": dial tcp: read udp {}->10.0.0.53:53: i/o timeout'
     tries = [
