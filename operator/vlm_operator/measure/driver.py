@@ -22,9 +22,11 @@ import sys
 import tempfile
 import time
 import traceback
+import unittest.mock
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -78,8 +80,7 @@ class Recorder:
     """
 
     def __init__(self, send: Any, total: int, told: bool) -> None:
-        self._send, self._total, self._said = send, total, 0.0
-        self._told = told
+        self._send, self._total, self._told, self._said = send, total, told, 0.0
         self.answers: list[list[float]] = []
         self.errors: dict[str, int] = {}
         self.began, self.ended = float("inf"), 0.0
@@ -98,7 +99,8 @@ class Recorder:
         if output.success and output.ttft > 0 and not cut:
             tokens = int(output.output_len)
             per_token = (output.latency - output.ttft) / (tokens - 1) if tokens > 1 else 0.0
-            self.answers.append([_ms(output.ttft), _ms(per_token), _ms(output.latency), tokens])
+            times = (output.ttft, per_token, output.latency)
+            self.answers.append([*(round(1000 * seconds, 2) for seconds in times), tokens])
         else:
             where = "first token" if output.ttft <= 0 else "end: the server did not tell its tokens"
             text = _last_line(output.error) or f"the answer ended before its {where}"
@@ -107,10 +109,6 @@ class Recorder:
             self._said = ended
             say("progress", done=len(self.answers) + sum(self.errors.values()), of=self._total)
         return output
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 2)
 
 
 def _last_line(text: str) -> str:
@@ -256,24 +254,17 @@ def worded(tokens: Any, fields: Sequence[str]) -> dict[str, Any]:
     return {name: True if name == "ignore_eos" else tokens for name in fields}
 
 
-@contextlib.contextmanager
-def asked_with(fields: Sequence[str], aiohttp: Any) -> Iterator[None]:
-    """Inside, requests say how many tokens they want in those fields and in no others."""
-    original = aiohttp.ClientSession
+def asked_with(fields: Sequence[str], session: Any) -> AbstractContextManager[Any]:
+    """Inside, requests say how many tokens they want in those fields and in no others. ``session``: aiohttp's class."""
+    original = session.post
 
-    class PlainSession(original):  # type: ignore[valid-type,misc]
-        def post(self, url: Any, *, json: Any = None, **options: Any) -> Any:
-            if isinstance(json, dict):
-                tokens = json.get("max_completion_tokens")
-                json = {name: value for name, value in json.items() if name not in WORDS[0]}
-                json.update(worded(tokens, fields))
-            return super().post(url, json=json, **options)
+    def post(self: Any, url: Any, *, json: Any = None, **options: Any) -> Any:
+        if isinstance(json, dict):
+            tokens = json.get("max_completion_tokens")
+            json = {name: value for name, value in json.items() if name not in WORDS[0]} | worded(tokens, fields)
+        return original(self, url, json=json, **options)
 
-    aiohttp.ClientSession = PlainSession
-    try:
-        yield
-    finally:
-        aiohttp.ClientSession = original
+    return unittest.mock.patch.object(session, "post", post)
 
 
 def counters(target: dict[str, Any], names: list[str]) -> dict[str, float]:
@@ -289,22 +280,12 @@ def counters(target: dict[str, Any], names: list[str]) -> dict[str, float]:
 
 def settings(target: dict[str, Any], key: str | None) -> dict[str, Any]:
     """The asked-for fields of ``/server_info``, and the variables that it shows. No other field is looked at."""
-    body = ask(target["url"] + "/server_info", key)
     try:
-        info = json.loads(body or b"{}")
-    except ValueError:
-        return {}
-    if not isinstance(info, dict):
+        info = json.loads(ask(target["url"] + "/server_info", key) or b"{}")
+        told = {**((info.get("internal_states") or [{}])[0].get("env_vars") or {}), **info}
+    except (ValueError, TypeError, LookupError, AttributeError):
         return {}  # another server's idea of this path
-    states = info.get("internal_states") or [{}]
-    variables = states[0].get("env_vars") or {}
-    found = {}
-    for name in target.get("settings") or []:
-        if name in info:
-            found[name] = info[name]
-        elif name in variables:
-            found[name] = variables[name]
-    return found
+    return {name: told[name] for name in target.get("settings") or [] if name in told}
 
 
 def arguments(target: dict[str, Any], run: dict[str, Any], load: dict[str, Any], output: str) -> list[str]:
@@ -329,9 +310,7 @@ def arguments(target: dict[str, Any], run: dict[str, Any], load: dict[str, Any],
 def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: dict[str, Any]) -> bool:
     """One run, told in one line. Returns whether the measurement can go on."""
     key = key_of(target)
-    os.environ.pop("OPENAI_API_KEY", None)
-    if key:
-        os.environ["OPENAI_API_KEY"] = key
+    os.environ["OPENAI_API_KEY"] = key or ""
     say("begin", **run)
     before = counters(target, options["counters"])
     original = serving.ASYNC_REQUEST_FUNCS[BACKEND]
@@ -343,7 +322,7 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
         sys.argv = ["sglang.benchmark.serving", *arguments(target, run, options["load"], output)]
         try:
             fields = target.get("fields")
-            plain = asked_with(fields, serving.aiohttp) if fields else contextlib.nullcontext()
+            plain = asked_with(fields, serving.aiohttp.ClientSession) if fields else contextlib.nullcontext()
             with contextlib.redirect_stdout(sys.stderr), plain:
                 serving.cli_main()
         except (Exception, SystemExit):
@@ -359,30 +338,23 @@ def measure(serving: Any, target: dict[str, Any], run: dict[str, Any], options: 
         recorder.errors[text] = recorder.errors.get(text, 0) + lost
     after = counters(target, options["counters"])
     say(
-        "round",
-        **run,
+        "round", **run,
         seconds=max(recorder.ended - recorder.began, 0.0) if recorder.answers or failed else 0.0,
-        answers=recorder.answers,
-        errors=recorder.errors,
-        asked_tokens=options["load"]["output_tokens"],
-        tokens_told=target.get("told", True),
-        cpu_seconds=round(recorder.cpu_seconds, 3),
-        cpu_cores=cpu_cores(),
+        answers=recorder.answers, errors=recorder.errors,
+        asked_tokens=options["load"]["output_tokens"], tokens_told=target.get("told", True),
+        cpu_seconds=round(recorder.cpu_seconds, 3), cpu_cores=cpu_cores(),
         counters={n: after[n] - before[n] for n in after if n in before and after[n] >= before[n]},
-        settings=settings(target, key),
-        benchmark=benchmark,
-    )
+        settings=settings(target, key), benchmark=benchmark,
+    )  # fmt: skip
     return bool(len(recorder.answers) >= run["requests"] * MOST_FAILURES)
 
 
 def cpu_cores() -> float:
     """The cores that the program can use: one, since its requests are one thread's, or less by its container's limit."""
-    try:
-        with open(CPU_LIMIT) as file:
-            quota, period = file.read().split()
-        return min(1.0, int(quota) / int(period))
-    except (OSError, ValueError):
-        return 1.0
+    with contextlib.suppress(OSError, ValueError), open(CPU_LIMIT) as file:
+        quota, period = map(int, file.read().split())
+        return min(1.0, quota / period)
+    return 1.0
 
 
 def _summary(path: str) -> dict[str, Any]:
