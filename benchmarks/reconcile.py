@@ -117,10 +117,22 @@ class Operator:
         except OSError:
             return ""
 
-    def counts(self) -> list[str]:
-        """What it has done so far: changes while it works."""
-        names = ("vlm_operator_reconciles_total", "vlm_operator_queue_depth", "vlm_operator_errors_total")
-        return [line for line in self.get("/metrics").splitlines() if line.startswith(names)]
+    def number(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        lines = (line for line in self.get("/metrics").splitlines() if line.startswith((f"{name} ", f"{name}{{")))
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    def looked(self) -> float:
+        """How often it has looked at a service."""
+        return self.number("vlm_operator_reconciles_total")
+
+    def counts(self) -> tuple[float, float, float]:
+        """What it has done so far: changes while it works, and every ten minutes for each service even so."""
+        return self.looked(), self.number("vlm_operator_queue_depth"), self.number("vlm_operator_errors_total")
+
+    def idle(self) -> bool:
+        """Whether no service waits for it."""
+        return self.number("vlm_operator_queue_depth") == 0
 
     def stop(self, *, gently: bool = False) -> None:
         """Kills it, so that nothing is put in order, or asks it to end."""
@@ -196,7 +208,7 @@ def measure_operator(size: int, options: argparse.Namespace, folder: Path) -> Re
             pids = {**children(), "operator": operator.pid, "load": os.getpid()}
             pids = {n: p for n, p in pids.items() if n in ("operator", "load", "kube-apiserver", "etcd")}
             names = [f"vlm-{n}" for n in range(size)]
-            settle = lambda: still(operator.counts, 3, 1800)  # noqa: E731
+            settle = lambda: settled(api, operator)  # noqa: E731
             fill(api, result, pids, names, Work(SERVICES, DEPLOYMENTS, service, settle))
             say(f"{size}: {result.rate:.0f} services/s, CPU {result.cpu}")
             result.rss_mib, result.peak_mib = use(operator.pid).rss_mib, use(operator.pid).peak_mib
@@ -228,7 +240,7 @@ def measure_available(size: int, options: argparse.Namespace, folder: Path) -> R
 
             def settle() -> None:
                 until(lambda: len(serving.seen) >= size, 1800, "all services serve", 0.1)
-                still(operator.counts, 3, 1800)
+                settled(api, operator)
 
             sent = fill(api, result, pids, names, Work(SERVICES, DEPLOYMENTS, service, settle))
             came = {name: serving.first(f"vlmservices/{name}") or 0.0 for name in names}
@@ -243,6 +255,11 @@ def measure_available(size: int, options: argparse.Namespace, folder: Path) -> R
     return result
 
 
+def settled(api: Api, operator: Operator) -> None:
+    """Waits until nobody writes and no service waits. Each is looked at every ten minutes even so."""
+    still(lambda: (operator.idle() or time.monotonic(), sum(writes({}, api.requests()).values())), 3, 1800)
+
+
 def quiet(api: Api, result: Result, operator: Operator, seconds: float) -> None:
     """Nothing happens."""
     before, started = api.requests(), use(operator.pid).cpu_seconds
@@ -253,10 +270,12 @@ def quiet(api: Api, result: Result, operator: Operator, seconds: float) -> None:
 
 def timestamps(api: Api, result: Result, operator: Operator, nodes: int) -> None:
     """GPU feature discovery runs again everywhere: the same hardware at another time."""
-    before = api.requests()
+    before, looked = api.requests(), operator.looked()
     stamp = {"metadata": {"labels": {"nvidia.com/gfd.timestamp": "2"}}}
     together(lambda index: api.merge(f"/api/v1/nodes/node-{index}", stamp), range(nodes))
-    still(operator.counts, 3, 600)
+    # It looks at every service, since one might be about a node that changed.
+    until(lambda: operator.looked() >= looked + result.objects, 600, "all services were looked at", 0.5)
+    settled(api, operator)
     result.node_writes = writes(before, api.requests())
     result.node_writes["PATCH nodes"] -= nodes
     result.node_writes = {k: n for k, n in result.node_writes.items() if n}
@@ -274,7 +293,7 @@ def changes(api: Api, result: Result, operator: Operator, names: Sequence[str]) 
         api.merge(f"{SERVICES}/{name}", {"spec": {"workload": {"concurrency": 64}}})
         until(lambda n=name: arrivals.first(f"deployments/{n}"), 60, f"{name} has its new Deployment", 0.002)
         waits.append((arrivals.first(f"deployments/{name}") or 0.0) - sent)
-    still(operator.counts, 3, 600)
+    settled(api, operator)
     result.change_p50, result.change_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
     written = writes(before, api.requests())
     result.change_writes_each = (sum(written.values()) - len(chosen)) / len(chosen)
@@ -288,8 +307,9 @@ def anew(api: Api, result: Result, operator: Operator) -> None:
     operator.stop()
     before, started = api.requests(), time.monotonic()
     operator.start()
-    still(operator.counts, 5, 1800)
-    result.restart_seconds = time.monotonic() - started - 5
+    until(lambda: operator.looked() >= result.objects, 1800, "all services were looked at", 0.5)
+    result.restart_seconds = time.monotonic() - started
+    settled(api, operator)
     result.restart_writes = writes(before, api.requests())
     result.restart_peak_mib = use(operator.pid).peak_mib
 
