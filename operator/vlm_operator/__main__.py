@@ -7,12 +7,13 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
 
-from vlm_operator.controller.app import App, LeaseLost, Options
+from vlm_operator.controller.app import LEASE_NAME, App, LeaseLost, Options
 from vlm_operator.controller.services import WatchFailed
 from vlm_operator.errors import InvalidInput
 from vlm_operator.families import families
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         namespaces=chosen.namespace or _namespaces_of_environment(),
         metrics_address=chosen.metrics_address,
         leader_election=chosen.leader_election,
+        lease_name=chosen.lease_name,
         own_namespace=os.environ.get("POD_NAMESPACE", "default"),
         pod_name=os.environ.get("POD_NAME", ""),
     )
@@ -108,6 +110,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_false",
         help="work at once, without the lease that lets one of several operators work",
     )
+    parser.add_argument(
+        "--lease-name",
+        default=os.environ.get("VLM_OPERATOR_LEASE_NAME") or LEASE_NAME,
+        type=_object_name,
+        metavar="NAME",
+        help="the Lease, in the operator's own namespace, by which operators of the same namespaces agree who works "
+        f"(default: VLM_OPERATOR_LEASE_NAME, else {LEASE_NAME})",
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--log-format", default="text", choices=["text", "json"])
     return parser
@@ -117,6 +127,15 @@ def _address(text: str) -> str:
     port = text.rpartition(":")[2]
     if ":" not in text or not port.isdigit() or not 0 < int(port) < 65_536:
         raise argparse.ArgumentTypeError(f"{text!r} is not [HOST]:PORT, such as :8080 or 127.0.0.1:8080")
+    return text
+
+
+def _object_name(text: str) -> str:
+    part = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+    if len(text) > 253 or re.fullmatch(rf"{part}(\.{part})*", text) is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no name of an object: lower-case letters, digits, '-' and '.', such as {LEASE_NAME}"
+        )
     return text
 
 

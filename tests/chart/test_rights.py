@@ -63,6 +63,48 @@ def test_the_lease_is_reached_in_the_operator_s_own_namespace_only() -> None:
             assert set(rule["verbs"]) == {"create"} or rule["resourceNames"] == ["vlm-operator"]
 
 
+def lease(manifests: list[Manifest]) -> str:
+    """The Lease that the operator is told to take, which must be the one that it may take."""
+    variables = only(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
+    (told,) = [variable["value"] for variable in variables if variable["name"] == "VLM_OPERATOR_LEASE_NAME"]
+    named = [rule["resourceNames"] for _, rule in rules(manifests, "Role") if "update" in rule["verbs"]]
+    assert named == [[told]]
+    return str(told)
+
+
+def test_operators_of_all_namespaces_share_a_lease_and_those_of_some_have_their_own() -> None:
+    one, other = {"watchNamespaces": ["team-a"]}, {"watchNamespaces": ["team-b"]}
+    assert lease(render_chart(one, name="a")) != lease(render_chart(other, name="b"))
+    assert lease(render_chart(name="a")) == lease(render_chart(name="b")) == "vlm-operator"
+
+
+def test_the_usual_release_keeps_its_lease_whatever_it_watches() -> None:
+    assert lease(render_chart()) == lease(render_chart({"watchNamespaces": ["team-a"]})) == "vlm-operator"
+
+
+def cluster_wide(manifests: list[Manifest]) -> set[tuple[str, str]]:
+    """Kind and name of what has no namespace, without the CRD, which releases share."""
+    return {
+        (manifest["kind"], manifest["metadata"]["name"])
+        for manifest in manifests
+        if "namespace" not in manifest["metadata"] and manifest["kind"] != "CustomResourceDefinition"
+    }
+
+
+def test_releases_of_one_name_for_different_namespaces_own_no_object_together() -> None:
+    # A name and a namespace must not add up to those of another.
+    one = cluster_wide(render_chart({"watchNamespaces": ["team-x"], "fullnameOverride": "a-b"}, namespace="c"))
+    other = cluster_wide(render_chart({"watchNamespaces": ["team-y"], "fullnameOverride": "a"}, namespace="b-c"))
+    third = cluster_wide(render_chart({"watchNamespaces": ["team-z"], "fullnameOverride": "a"}, namespace="d"))
+    assert len(one) == len(other) == len(third) == 4
+    assert len(one | other | third) == 12
+
+
+def test_a_release_for_all_namespaces_keeps_the_plain_names() -> None:
+    names = {name for _, name in cluster_wide(render_chart())}
+    assert names == {"vlm-operator", "vlm-operator-view", "vlm-operator-edit"}
+
+
 def test_with_watch_namespaces_the_cluster_role_reads_hardware_and_nothing_else() -> None:
     manifests = render_chart({"watchNamespaces": ["team-a", "team-b"]})
     assert {resource for _, resource, _ in rights(manifests, "ClusterRole")} == {"nodes", "resourceslices"}

@@ -12,6 +12,18 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Objects without a namespace: a release that watches some namespaces only may have namesakes in others. No name of a
+release or namespace has a colon. Who watches all is alone, and keeps the plain name. */}}
+{{- define "vlm-operator.clusterWideName" -}}
+{{- include "vlm-operator.fullname" . -}}
+{{- with .Values.watchNamespaces -}}:{{ $.Release.Namespace }}{{- end -}}
+{{- end -}}
+
+{{/* Operators that watch all namespaces take turns, whatever their releases are called; others only with their own kind. */}}
+{{- define "vlm-operator.leaseName" -}}
+{{- if .Values.watchNamespaces -}}{{ include "vlm-operator.fullname" . }}{{- else -}}vlm-operator{{- end -}}
+{{- end -}}
+
 {{- define "vlm-operator.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "vlm-operator.fullname" .) .Values.serviceAccount.name -}}

@@ -57,6 +57,8 @@ class Options:
     leader_election: bool = True
     own_namespace: str = "default"
     """Where the lease is."""
+    lease_name: str = LEASE_NAME
+    """Operators with the same one in the same namespace take turns. Those that serve different namespaces need their own."""
     pod_name: str = ""
     """This operator's own name, for the lease and events; default: the host's."""
 
@@ -89,7 +91,7 @@ class App:
             if not self._options.leader_election:
                 await self._work(client, cluster, services)
                 return
-            lock = LeaseLock(client, self._options.own_namespace, LEASE_NAME, self._identity)
+            lock = LeaseLock(client, self._options.own_namespace, self._options.lease_name, self._identity)
             if await self._acquire(lock):
                 try:
                     await self._work(client, cluster, services, lock)
@@ -107,11 +109,11 @@ class App:
         while not self._stop.is_set():
             try:
                 if await asyncio.to_thread(lock.try_once):
-                    log.info("holding the lease %s as %s", LEASE_NAME, self._identity)
+                    log.info("holding the lease %s as %s", self._options.lease_name, self._identity)
                     self._health.standby = False
                     return True
                 if not waiting:
-                    log.info("another operator holds the lease %s: standing by", LEASE_NAME)
+                    log.info("another operator holds the lease %s: standing by", self._options.lease_name)
                     self._health.standby = waiting = True
             except ApiError as error:
                 log.warning("the lease cannot be read: %s", error.message)
