@@ -143,7 +143,9 @@ def print_each(console: Console, results: Sequence[Result], passed: Sequence[str
                 said = "it costs"
             elif comparison.failures:
                 said = "requests failed"
-            without = "the engine's own" if change.value is None else shown(change.value)
+            elif comparison.withheld:
+                said = "no verdict"
+            without = "the engine's own" if change.measured is None else shown(change.measured)
             table.add_row(INDENT + change.name, shown(change.planned), without, *ratio, said)
     console.print(table)
     if len(results) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vlm_api.names import PLAN_KEY, POD_TEMPLATE_KEY
@@ -13,11 +13,39 @@ from vlm_api.status import PlanStatus, VLMService
 from vlm_operator.cli.cluster import Connection, asking
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.live import read
+from vlm_operator.cli.temporary import patiently
 from vlm_operator.documents import Document
+from vlm_operator.facts.inspected import from_api
+from vlm_operator.facts.types import ModelFacts
 from vlm_operator.kube import kinds
 from vlm_operator.measure import pods
 from vlm_operator.measure.target import Target, checked_url, secret_reference, service_url, tokenizer_of
 from vlm_operator.render.names import plan_name
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Who answers for a service at one time."""
+
+    ready: int
+    pods: frozenset[str]
+    """Identities of the pods that answer, or did."""
+
+    def changed(self, name: str, now: Standing) -> str | None:
+        """Why what was measured in between is no one thing; None where nothing was changed."""
+        if self.ready != now.ready:
+            return f"{self.ready} replicas of {name} answered at first, and {now.ready} at the end"
+        if self.pods != now.pods:
+            return f"pods of {name} were replaced meanwhile"
+        return None
+
+
+def standing(pods_now: list[Document]) -> Standing:
+    """Of these pods of a service."""
+    leading = [pod for pod in pods_now if leads(pod) and not pod["metadata"].get("deletionTimestamp")]
+    return Standing(
+        sum(1 for pod in leading if is_ready(pod)), frozenset(str(pod["metadata"].get("uid")) for pod in leading)
+    )
 
 
 @dataclass(frozen=True)
@@ -31,10 +59,18 @@ class Measured:
     target: Target
     replicas: int
     """Those that answer."""
+    standing: Standing
+    inspected: ModelFacts | None = None
+    """What the operator read from the model's own files."""
 
     def planned(self) -> dict[str, Any]:
         """The settings that the plan passes to the engine."""
         return {s.name: s.value for s in self.plan.settings if s.applied}
+
+    def changed(self, connection: Connection) -> str | None:
+        """Why what was measured since then is no one thing; None where nothing was changed. Raises ClusterError."""
+        now = standing(patiently(lambda: connection.pods(self.service.name)))
+        return self.standing.changed(self.service.name, now)
 
     def restarts(self, connection: Connection) -> int:
         """How often containers of its pods were started anew until now."""
@@ -64,9 +100,10 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
         )
     data = stored["data"]
     plan = json.loads(data[PLAN_KEY])
+    pods_now = connection.pods(name)
     addresses = tuple(
         address
-        for pod in connection.pods(name)
+        for pod in pods_now
         if (address := (pod.get("status") or {}).get("podIP")) and is_ready(pod) and leads(pod)
     )
     target = Target(
@@ -79,7 +116,11 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
         settings=tuple(s.name for s in status.plan.settings if s.applied),
     )
     template = json.loads(data[POD_TEMPLATE_KEY])
-    return Measured(raw, service, status.plan, template, target, status.ready_replicas or 1)
+    facts = status.model.facts if status.model is not None else None
+    return Measured(
+        raw, service, status.plan, template, target, status.ready_replicas or 1, standing(pods_now),
+        inspected=None if facts is None else from_api(facts, service.spec.model.uri),
+    )  # fmt: skip
 
 
 def leads(pod: Document) -> bool:
@@ -94,8 +135,19 @@ def is_ready(pod: Document) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def against(connection: Connection, subject: Measured, options: argparse.Namespace) -> tuple[Target, list[str]]:
-    """The other server, and what a person should know about the pair. Raises InvalidInput and ClusterError."""
+@dataclass(frozen=True)
+class Other:
+    """The server that a service is compared with."""
+
+    target: Target
+    notes: tuple[str, ...]
+    """What a person should know about the pair."""
+    measured: Measured | None = None
+    """Where it is a service of this cluster."""
+
+
+def against(connection: Connection, subject: Measured, options: argparse.Namespace) -> Other:
+    """Raises InvalidInput and ClusterError."""
     text: str = options.against
     if "://" in text:
         target = Target(
@@ -106,14 +158,16 @@ def against(connection: Connection, subject: Measured, options: argparse.Namespa
             key=secret_reference(options.against_key) if options.against_key else None,
             unknown=True,
         )
-        return target, [
-            "a server that does not tell how many tokens it made is taken to have made those that were asked for"
-        ]
+        return Other(target, ())
     name = subject.service.name
     other = measured(connection, text, label=f"{text} again" if text == name else None)
     notes = []
     if other.service.spec.model.uri != subject.service.spec.model.uri:
         notes.append(f"the models differ: {subject.service.spec.model.uri} and {other.service.spec.model.uri}")
+    if other.replicas != subject.replicas:
+        notes.append(
+            f"{name} has {subject.replicas} ready replicas and {text} has {other.replicas}: the ratio is of services, not of "
+            "settings; both get the same requests at once"
+        )
     # One processor makes the load of both: the other's files need not be there.
-    target = other.target
-    return Target(**{**target.__dict__, "tokenizer": subject.target.tokenizer}), notes
+    return Other(replace(other.target, tokenizer=subject.target.tokenizer), tuple(notes), other)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from vlm_api.reasons import FAILURES
 from vlm_operator.cli.cluster import Connection, asking
 from vlm_operator.cli.errors import ClusterError
+from vlm_operator.cli.temporary import existing, patiently
 from vlm_operator.documents import Document
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError
@@ -26,8 +27,6 @@ NO_POD_SECONDS: Final = 60.0
 START_SECONDS: Final = 900.0
 OBSTACLE_SECONDS: Final = 20.0
 GONE_SECONDS: Final = 60.0
-# An API server that is started anew, or a proxy in front of it.
-AWAY_SECONDS: Final = 60.0
 # An engine that is asked to end holds its devices until it has: the next twin may need them.
 TWIN_GONE_SECONDS: Final = 180.0
 
@@ -69,10 +68,21 @@ class LoadJob:
             if over:
                 raise ClusterError(f"the pod of Job {self.name} ended in between: {pods.last_words(pod)}")
             time.sleep(PAUSE_SECONDS)
-            found = self._pod_again()
+            found = patiently(self._pod)
             if found is None:
                 raise ClusterError(f"the pod of Job {self.name} was removed by somebody else before it was done")
             pod = found
+
+    def go(self) -> None:
+        """Lets a Job that waits make its pod. Raises ClusterError."""
+
+        def ask() -> None:
+            with asking():
+                self.connection.client.merge(
+                    kinds.JOB, self.connection.namespace, self.name, {"spec": {"parallelism": 1}}
+                )
+
+        patiently(ask)
 
     def _lines(self, pod: Document) -> Iterator[str]:
         try:
@@ -88,23 +98,11 @@ class LoadJob:
             )
         return found[0] if found else None
 
-    def _pod_again(self) -> Document | None:
-        """The same while it is measured: an API server that is away for a moment takes no hour's work with it."""
-        deadline = time.monotonic() + AWAY_SECONDS
-        while True:
-            try:
-                return self._pod()
-            except ClusterError as error:
-                cause = error.__cause__
-                if not isinstance(cause, ApiError) or cause.refused or time.monotonic() > deadline:
-                    raise
-            time.sleep(PAUSE_SECONDS)
-
     def _started(self) -> Document:
         begun = time.monotonic()
         blocked_since: float | None = None
         while True:
-            pod, now = self._pod(), time.monotonic()
+            pod, now = patiently(self._pod), time.monotonic()
             if pod is not None and (pods.started(pod) or pods.ended(pod)):
                 return pod
             why = pods.obstacle(pod) if pod is not None else None
@@ -122,42 +120,54 @@ class LoadJob:
 
 
 @contextmanager
-def running(connection: Connection, manifest: Document) -> Iterator[LoadJob]:
-    """Makes the Job, and removes it and what it owns whatever happens. Raises ClusterError."""
-    with asking():
-        made = connection.client.create(kinds.JOB, manifest)
-    job = LoadJob(connection, made)
-    try:
-        yield job
-    finally:
-        _remove(connection, kinds.JOB, made)
-        # So that nothing of it is there when the command has ended; its pod gets one second.
-        _wait_while(job._pod, GONE_SECONDS)
+def running(connection: Connection, manifest: Document, left: list[str]) -> Iterator[LoadJob]:
+    """Makes the Job, and removes it and what it owns whatever happens. What stays is added to ``left``.
+
+    Raises ClusterError."""
+    job = LoadJob(connection, manifest)
+    # Until nothing of it is there when the command has ended; its pod gets one second.
+    with existing(connection, kinds.JOB, manifest, there=job._pod, gone_seconds=GONE_SECONDS, left=left) as made:
+        yield LoadJob(connection, made)
 
 
 @contextmanager
-def twin(connection: Connection, manifest: Document) -> Iterator[str]:
-    """Makes the twin, and removes it and its pods whatever happens; its name. Raises ClusterError."""
-    with asking():
-        made = connection.client.create(kinds.VLM_SERVICE, manifest)
-    name = str(made["metadata"]["name"])
-    try:
+def twin(connection: Connection, manifest: Document, left: list[str]) -> Iterator[str]:
+    """Makes the twin, and removes it and its pods whatever happens; its name. What stays is added to ``left``.
+
+    Raises ClusterError."""
+    name = str(manifest["metadata"]["name"])
+
+    def there() -> object:
+        return connection.pods(name)
+
+    with existing(connection, kinds.VLM_SERVICE, manifest, there=there, gone_seconds=TWIN_GONE_SECONDS, left=left):
         yield name
-    finally:
-        _remove(connection, kinds.VLM_SERVICE, made)
-        _wait_while(lambda: connection.pods(name), TWIN_GONE_SECONDS)
 
 
-def wait_until_ready(connection: Connection, name: str, seconds: float) -> Iterator[str]:
-    """What the service says about its start, until it is ready. Raises ClusterError where it cannot become so."""
+def wait_until_ready(
+    connection: Connection,
+    name: str,
+    seconds: float,
+    *,
+    replicas: int = 1,
+    look: Callable[[Mapping[str, Any]], None] = lambda status: None,
+) -> Iterator[str]:
+    """What the service says about its start, until so many replicas are ready.
+
+    ``look`` is shown every status, the last one included, and may raise. Raises ClusterError where it cannot become ready.
+    """
     begun, said = time.monotonic(), ""
     blocked_since: float | None = None
     while True:
-        status = connection.service(name).get("status") or {}
+        status = patiently(lambda: connection.service(name)).get("status") or {}
+        look(status)
         ready = _condition(status, "Ready")
         reason, message = str(ready.get("reason") or "not looked at yet"), str(ready.get("message") or "")
+        count = int(status.get("readyReplicas") or 0)
         if ready.get("status") == "True":
-            return
+            if count >= replicas:
+                return
+            reason = f"{count} of {replicas} replicas are ready"
         now = time.monotonic()
         blocked = reason in FAILURES or reason == "Unschedulable"
         blocked_since = (blocked_since or now) if blocked else None
@@ -174,24 +184,3 @@ def wait_until_ready(connection: Connection, name: str, seconds: float) -> Itera
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == kind), {})
     return found
-
-
-def _remove(connection: Connection, kind: kinds.Kind, made: Document) -> None:
-    name = made["metadata"]["name"]
-    try:
-        connection.client.delete(kind, made)
-    except ApiError as error:
-        step = f"`kubectl -n {connection.namespace} delete {kind.plural} {name}`"
-        raise ClusterError(
-            f"{kind.kind} {name} could not be removed ({error.message}): remove it with {step}"
-        ) from error
-
-
-def _wait_while(there: Callable[[], object], seconds: float) -> None:
-    """Waits. Where the cluster does not answer, what was removed counts as there: what was measured must not be lost."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with suppress(ClusterError):
-            if not there():
-                return
-        time.sleep(PAUSE_SECONDS / 4)

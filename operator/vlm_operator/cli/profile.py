@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY
@@ -41,7 +41,9 @@ def profile(options: argparse.Namespace) -> int:
         connection = connect(options)
         subject = measured(connection, options.name)
         concurrency = [options.concurrency] if options.concurrency is not None else []
-        load, notes = load_of(subject.service, replicas=subject.replicas, concurrency=concurrency)
+        # A twin below Nsight Systems is one replica.
+        replicas = 1 if options.nsight else subject.replicas
+        load, notes = load_of(subject.service, replicas=replicas, concurrency=concurrency)
         with ends_on_signals(), Records.begin(options.folder, options.name, "profile") as records:
             profiled = _Profiled(options, connection, subject, load, records, notes, subject.restarts(connection))
             found = profiled.by_nsight() if options.nsight else profiled.by_torch()
@@ -56,7 +58,8 @@ def profile(options: argparse.Namespace) -> int:
             console.print(f"  note: {note}")
         console.print(f"\nSaved in {records.folder}: {', '.join(records.written)}")
         console.print("The recording opens in " + ("Nsight Systems" if options.nsight else "ui.perfetto.dev"))
-    return 0 if (options.nsight or found["stages"]) and not profiled.restarted else 1
+    sound = (options.nsight or found["stages"]) and not profiled.restarted and not profiled.left
+    return 0 if sound else 1
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -81,6 +84,8 @@ class _Profiled:
     """Restarts of its containers before."""
     restarted: int = 0
     """Restarts meanwhile."""
+    left: list[str] = field(default_factory=list)
+    """What could not be removed, with the command that does it."""
 
     def by_torch(self) -> dict[str, Any]:
         """A trace of PyTorch's profiler, told apart by stages."""
@@ -96,8 +101,9 @@ class _Profiled:
         }
         job = Job(job_name(self.options.name), self.subject.target, self.load, image=self.options.image)
         _, recorded = under_load(
-            self.connection, self.subject, job, lambda *_: nullcontext(pod), wanted, keep(self.records, TRACE_FILE)
-        )
+            self.connection, self.subject, job, lambda *_: nullcontext(pod), wanted, keep(self.records, TRACE_FILE),
+            self.left,
+        )  # fmt: skip
         stages, said = summed_up(recorded.data)
         found = self._found(pod, said)
         files = [*self.records.written]
@@ -113,7 +119,7 @@ class _Profiled:
     def by_nsight(self) -> dict[str, Any]:
         """A recording of Nsight Systems, summed up by kernels."""
         pod, recorded = record_twin(
-            self.options, self.connection, self.subject, self.load, keep(self.records, NSIGHT_FILE)
+            self.options, self.connection, self.subject, self.load, keep(self.records, NSIGHT_FILE), self.left
         )
         kernels = kernel_sums(recorded.kernels)
         notes = [*recorded.notes]

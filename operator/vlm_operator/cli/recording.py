@@ -85,10 +85,12 @@ def under_load(
     pod_of: PodOf,
     wanted: dict[str, Any],
     keep: Callable[[Recorded], None],
+    left: list[str],
 ) -> tuple[str, Recorded]:
     """The pod and what was recorded in it while the load was at its height.
 
-    ``wanted``: the recorder's options. ``keep`` gets the recording before anything is removed.
+    ``wanted``: the recorder's options. ``keep`` gets the recording before anything is removed; what could not be
+    removed is added to ``left``.
     """
     runs = schedule(job.load, targets=1, rounds=1, first_seed=secrets.randbelow(2**31))
     runs[-1] = type(runs[-1])(**{**runs[-1].to_json(), "requests": requests_for(job.load)})
@@ -106,7 +108,7 @@ def under_load(
     )
     with (
         Progress(sum(run.requests for run in runs), 1, [job.target.name]) as progress,
-        running(connection, manifest) as made,
+        running(connection, manifest, left) as made,
         pod_of(made, progress) as pod,
     ):
         counted = False

@@ -46,6 +46,9 @@ class Comparison:
     pairs: int
     intervals: tuple[tuple[Measure, Interval | None], ...]
     failures: int = 0
+    """Requests of this concurrency that were not answered, also of rounds that only one of both has."""
+    withheld: str | None = None
+    """Why no verdict may be given, whatever the ratio."""
 
     @property
     def decisive(self) -> Interval | None:
@@ -54,9 +57,9 @@ class Comparison:
 
     @property
     def winner(self) -> str | None:
-        """Who answers more requests a second; None where the interval holds 1, or where requests failed."""
+        """Who answers more requests a second; None where the interval holds 1, or no verdict may be given."""
         found = self.decisive
-        if found is None or found.holds_one or self.failures:
+        if found is None or found.holds_one or self.failures or self.withheld:
             return None
         return self.first if found.value > 1 else self.second
 
@@ -70,6 +73,8 @@ class Comparison:
         told = f"{found.value:.3f}, {CONFIDENCE:.0%} interval {found.low:.3f} to {found.high:.3f}"
         if self.failures:
             return f"no winner: {self.failures} requests failed, and what failed cost no time (ratio {told})"
+        if self.withheld:
+            return f"no verdict: {self.withheld} (ratio {told})"
         if self.winner is None:
             return f"no difference is shown: {self.first} to {self.second} is {told}, which holds 1"
         faster, slower, share = self.first, self.second, found.value
@@ -87,6 +92,8 @@ class Comparison:
             "pairs": self.pairs,
             "confidence": CONFIDENCE,
             "winner": self.winner,
+            "failures": self.failures,
+            "withheld": self.withheld,
             "ratios": {
                 m.name: None if i is None else {"ratio": i.value, "low": i.low, "high": i.high}
                 for m, i in self.intervals
@@ -94,8 +101,12 @@ class Comparison:
         }
 
 
-def compare(rounds: Iterable[Round], names: Sequence[str], first: int = 0, second: int = 1) -> list[Comparison]:
-    """A comparison for each concurrency. Only rounds count in which both were measured."""
+def compare(rounds: Iterable[Round], names: Sequence[str], withheld: str | None = None) -> list[Comparison]:
+    """A comparison of the first two targets for each concurrency.
+
+    For the ratio only rounds count in which both were measured; a request that failed counts in whichever round.
+    """
+    first, second = 0, 1
     levels: dict[int, dict[int, dict[int, Round]]] = {}
     for each in rounds:
         if each.counted and each.target in (first, second):
@@ -106,6 +117,6 @@ def compare(rounds: Iterable[Round], names: Sequence[str], first: int = 0, secon
         intervals = tuple(
             (m, ratio_interval([m.of(a) for a, _ in pairs], [m.of(b) for _, b in pairs])) for m in MEASURES
         )
-        failures = sum(a.failures + b.failures for a, b in pairs)
-        found.append(Comparison(names[first], names[second], concurrency, len(pairs), intervals, failures))
+        failures = sum(each.failures for both in by_round.values() for each in both.values())
+        found.append(Comparison(names[first], names[second], concurrency, len(pairs), intervals, failures, withheld))
     return found

@@ -45,7 +45,15 @@ def knee(points: Sequence[Summary]) -> Knee | None:
     best = max(sound, key=power)
     said = f"the knee is at {best.concurrency} at once: {best.requests_per_second:.2f} requests/s"
     if best is sound[-1]:
-        said += "; it is the highest concurrency that was measured, so the knee may lie beyond it"
+        said += f"; it is the highest concurrency that {_counts(sound[-1], points)}, so the knee may lie beyond it"
     elif best is sound[0]:
-        said += "; it is the lowest concurrency that was measured: more at once only waits"
+        said += f"; it is the lowest concurrency that {_counts(sound[0], points)}: more at once only waits"
     return Knee(best.concurrency, said)
+
+
+def _counts(end: Summary, points: Sequence[Summary]) -> str:
+    """Says of the end of what counts whether it is the end of what was measured."""
+    ordered = sorted(p.concurrency for p in points)
+    if end.concurrency in (ordered[0], ordered[-1]):
+        return "was measured"
+    return "was measured without failures, in rounds that do not differ widely"

@@ -79,10 +79,13 @@ def bench_job(
     load: Load,
     ready_seconds: int,
     image: str | None = None,
+    waits_seconds: int | None = None,
 ) -> Manifest:
     """The Job. ``template`` is the service's own pod template; ``image`` replaces its engine's image.
 
-    ``ready_seconds`` is how long the pod waits for each target to answer. Raises InvalidInput for more runs than a pod can
+    ``ready_seconds`` is how long the pod waits for each target to answer. ``waits_seconds``: no pod is made until the Job's
+    parallelism is set to 1, so long at most; its deadline runs from the start, so that one that was left alone ends, and
+    what it owns with it. Raises InvalidInput for more runs than a pod can
     be told of.
     """
     labels = {
@@ -127,13 +130,15 @@ def bench_job(
         "volumes": volumes,
     }
     seconds = sum(SECONDS_PER_WAVE * -(-run.requests // run.concurrency) for run in runs) + ready_seconds * len(targets)
+    pause: Manifest = {} if waits_seconds is None else {"parallelism": 0, "completions": 1}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [dict(owner)]},
         "spec": {
             "backoffLimit": 0,
-            "activeDeadlineSeconds": min(seconds + SECONDS_PER_WAVE, LONGEST_SECONDS),
+            **pause,
+            "activeDeadlineSeconds": min(seconds + (waits_seconds or 0) + SECONDS_PER_WAVE, LONGEST_SECONDS),
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },

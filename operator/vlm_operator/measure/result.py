@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
+from vlm_operator.measure.cautions import cautions, in_words, not_in_force, plain
 from vlm_operator.measure.compare import Comparison, compare
 from vlm_operator.measure.curve import Knee, knee
 from vlm_operator.measure.load import Load
 from vlm_operator.measure.remarks import remarks_of
 from vlm_operator.measure.rounds import Round, Summary, counted_by_engine, summarize
 from vlm_operator.measure.twin import Change
-
-# Counter of the engine -> how tables call it.
-COUNTED: Final[Mapping[str, str]] = {
-    "vlmserve_images_received_total": "images received",
-    "vlmserve_images_repeated_total": "images that had come before",
-    "vlmserve_image_pool_fallbacks_total": "image features without room in the pool",
-    "sglang:cached_tokens_total": "prompt tokens from the prefix cache",
-    "sglang:prompt_tokens_total": "prompt tokens",
-    "sglang:num_retracted_requests_total": "requests taken back for want of memory",
-}
 
 
 @dataclass(frozen=True)
@@ -43,6 +34,8 @@ class Result:
     """What ended the measurement early."""
     change: Change | None = None
     """What the second target has that the first has not, where that is a twin."""
+    withheld: str | None = None
+    """Why the two must not be compared after all, such as replicas that came or went meanwhile."""
 
     @cached_property
     def summaries(self) -> list[Summary]:
@@ -52,7 +45,11 @@ class Result:
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """One for each concurrency; none for a target alone."""
-        return compare(self.rounds, self.targets) if len(self.targets) == 2 else []
+        if len(self.targets) != 2:
+            return []
+        return compare(
+            self.rounds, self.targets, self.withheld or not_in_force(self.change, self.said(0), self.said(1))
+        )
 
     @cached_property
     def knees(self) -> list[Knee | None]:
@@ -62,7 +59,11 @@ class Result:
     @cached_property
     def remarks(self) -> list[str]:
         """The notes, and what the rounds themselves give reason to say."""
-        return [*self.notes, *remarks_of(self.targets, self.rounds, self.summaries)]
+        return [
+            *self.notes,
+            *cautions(self.targets, self.rounds, self.comparisons),
+            *remarks_of(self.targets, self.rounds, self.summaries),
+        ]
 
     @property
     def has_curve(self) -> bool:
@@ -97,12 +98,11 @@ class Result:
     def differs(self) -> dict[str, tuple[Any, Any]]:
         """Settings of the first target that the engine told otherwise than planned: planned, told."""
         said = self.said(0)
-        return {n: (v, said[n]) for n, v in self.planned.items() if n in said and _plain(said[n]) != _plain(v)}
+        return {n: (v, said[n]) for n, v in self.planned.items() if n in said and plain(said[n]) != plain(v)}
 
     def counted(self, target: int) -> dict[str, float]:
         """The engine's counters in words, those that were served."""
-        found = counted_by_engine(self.rounds, target)
-        return {text: found[name] for name, text in COUNTED.items() if name in found}
+        return in_words(counted_by_engine(self.rounds, target))
 
     def to_json(self) -> dict[str, Any]:
         """For files. The rounds stand in a file of their own."""
@@ -121,11 +121,9 @@ class Result:
                 }
                 for index, name in enumerate(self.targets)
             ],
+            "change": None
+            if self.change is None
+            else {"setting": self.change.name, "service": self.change.planned, "twin": self.change.measured},
             "comparisons": [c.to_json() for c in self.comparisons],
             "notes": self.remarks,
         }
-
-
-def _plain(value: Any) -> str:
-    """``/server_info`` tells variables as texts and flags as values."""
-    return str(value).lower()

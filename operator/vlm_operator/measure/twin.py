@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
-from vlm_api.plan import ServingPlan, Setting, Source
+from vlm_api.engine import Engine
+from vlm_api.names import MAIN_CONTAINER
+from vlm_api.plan import Setting, Source
+from vlm_api.spec import VLMServiceSpec
 from vlm_api.status import PlanStatus, VLMService
+from vlm_operator.engines.arguments import parse
+from vlm_operator.engines.catalogue import Release, known
+from vlm_operator.engines.selection import select_engine
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.job import LABEL_MEASURED
 from vlm_operator.render.names import Manifest
@@ -47,11 +54,18 @@ class Change:
     value: Any
     planned: Any
     """What the service itself has; None where it sets nothing."""
+    follows: Any = None
+    """What the twin's plan has where the user's own setting is taken out; None: it leaves that to the engine."""
+
+    @property
+    def measured(self) -> Any:
+        """What the twin has; None: the engine's own."""
+        return self.follows if self.value is None else self.value
 
     @property
     def label(self) -> str:
         """As tables call the twin."""
-        return f"without {self.name}" if self.value is None else f"{self.name}={word(self.value)}"
+        return f"without {self.name}" if self.measured is None else f"{self.name}={word(self.measured)}"
 
 
 def word(value: Any) -> str:
@@ -65,13 +79,17 @@ def parse_set(text: str) -> tuple[str, Any]:
     if not name or not sign or not value:
         raise InvalidInput("--set", f"{text!r} is no setting: write NAME=VALUE with SGLang's own name")
     try:
-        return name, yaml.safe_load(value)
+        read = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise InvalidInput("--set", f"{value!r} is no value: {str(error).splitlines()[0]}") from error
+    if read is None:
+        raise InvalidInput("--set", f"{value!r} is no value: write one, or leave the setting out with --without {name}")
+    return name, read
 
 
 def setting_change(service: VLMService, plan: PlanStatus, name: str, value: Any) -> Change:
     """The change to another value. Raises InvalidInput where it changes nothing."""
+    name = _canonical(name, _release(service.spec.engine))
     found = _find(plan, name)
     planned = found.value if found is not None and found.applied else None
     if planned is not None and planned == value:
@@ -81,6 +99,7 @@ def setting_change(service: VLMService, plan: PlanStatus, name: str, value: Any)
 
 def without_change(service: VLMService, plan: PlanStatus, name: str) -> Change:
     """The change that leaves a setting out. Raises InvalidInput where that cannot be, with the reason."""
+    name = _canonical(name, _release(service.spec.engine))
     found = _find(plan, name)
     if found is None or not found.applied:
         applied = ", ".join(s.name for s in plan.settings if s.applied) or "none"
@@ -88,11 +107,6 @@ def without_change(service: VLMService, plan: PlanStatus, name: str) -> Change:
     if why := NO_WITHOUT.get(name):
         raise InvalidInput("--without", f"{name} cannot be left out: {why}; compare with a value: --set {name}=VALUE")
     if found.source is Source.USER:
-        if name not in service.spec.engine.settings:
-            raise InvalidInput(
-                "--without",
-                f"{name} is set in engine.args, engine.env or the template: compare with --set {name}=VALUE",
-            )
         return Change(name, None, found.value)
     if name not in UNTUNED:
         raise InvalidInput("--without", f"what {name} would be otherwise is not known: compare with --set {name}=VALUE")
@@ -124,23 +138,33 @@ def twin_name(service: str, suffix: str) -> str:
     return f"{service[: NAME_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
-def twin_manifest(raw: Mapping[str, Any], change: Change | None, *, name: str, owner: Mapping[str, Any]) -> Manifest:
+def twin_manifest(
+    raw: Mapping[str, Any],
+    change: Change | None,
+    *,
+    name: str,
+    owner: Mapping[str, Any],
+    replicas: int = 1,
+    plan: PlanStatus | None = None,
+) -> Manifest:
     """The twin, owned by the Job that measures it, so that it goes when the Job goes. ``raw`` is the live service.
 
-    ``change`` None: the same settings.
+    ``change`` None: the same settings. ``plan`` is the one in force: the twin gets its image, and waits for its kind of
+    GPU, whatever the operator would choose for a new service today.
     """
     spec: Manifest = deepcopy(dict(raw["spec"]))
     for field in ("scaling", "metrics", "suspend"):
         spec.pop(field, None)
-    spec["replicas"] = 1
+    spec["replicas"] = replicas
     # Clients know the model by one name, whichever of both answers.
     spec["model"] = {**spec["model"], "name": spec["model"].get("name") or raw["metadata"]["name"]}
     engine = spec["engine"] = dict(spec.get("engine") or {})
-    settings = engine["settings"] = dict(engine.get("settings") or {})
-    if change is not None and change.value is None:
-        settings.pop(change.name, None)
-    elif change is not None:
-        settings[change.name] = change.value
+    if change is not None:
+        _take_out(spec, change.name)
+        if change.value is not None:
+            engine["settings"][change.name] = change.value
+    if plan is not None:
+        _hold(spec, plan)
     metadata = {
         "name": name,
         "namespace": raw["metadata"]["namespace"],
@@ -150,23 +174,37 @@ def twin_manifest(raw: Mapping[str, Any], change: Change | None, *, name: str, o
     return {"apiVersion": raw["apiVersion"], "kind": raw["kind"], "metadata": metadata, "spec": spec}
 
 
-def refusal(plan: ServingPlan) -> str | None:
-    """Why the twin cannot run now; None where it can."""
-    if plan.errors:
-        return "; ".join(f.message for f in plan.findings if f.severity.value == "Error")
-    waits = [f.message for f in plan.findings if f.reason in ("DevicesInUse", "TooFewNodes")]
-    if waits:
-        return waits[0]
-    if plan.hardware.device != "cpu" and not plan.hardware.nodes:
-        return "no node offers a GPU on which it could run"
-    return None
+def _hold(spec: Manifest, plan: PlanStatus) -> None:
+    """To the image and the product of the plan."""
+    if plan.engine is not None:
+        spec["engine"].setdefault("image", plan.engine.image)
+    product = plan.hardware.product if plan.hardware is not None else None
+    # A product that no label can name is none that nodes could be asked for.
+    if product and not re.search(r"\s", product):
+        spec["hardware"] = {**(spec.get("hardware") or {}), "products": [product]}
 
 
-def differences(first: Sequence[Setting], second: Sequence[Setting]) -> list[tuple[str, Any, Any]]:
-    """Settings that two plans pass with different values: name, first, second. None: left to the engine."""
+def _take_out(spec: Manifest, name: str) -> None:
+    """Takes a setting out of every place in which a user can say it, and leaves the rest as it is."""
+    engine = spec["engine"]
+    release = _release(VLMServiceSpec.model_validate(spec).engine)
+    said = dict(engine.get("settings") or {})
+    engine["settings"] = {key: value for key, value in said.items() if _canonical(key, release) != name}
+    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or []
+    for place in (engine, *(c for c in containers if c.get("name") == MAIN_CONTAINER)):
+        if place.get("args"):
+            arguments = parse(place["args"], release, "spec.engine.args")
+            place["args"] = [w for a in arguments if a.field is None or a.field.name != name for w in a.words]
+        if place.get("env"):
+            place["env"] = [variable for variable in place["env"] if variable.get("name") != name]
 
-    def applied(settings: Sequence[Setting]) -> dict[str, Any]:
-        return {s.name: s.value for s in settings if s.applied}
 
-    one, two = applied(first), applied(second)
-    return [(name, one.get(name), two.get(name)) for name in sorted({*one, *two}) if one.get(name) != two.get(name)]
+def _release(engine: Engine) -> Release:
+    return select_engine(engine)[0]
+
+
+def _canonical(name: str, release: Release) -> str:
+    """The name in plans: a setting that was renamed has its newer name also where this version knows the older one."""
+    renamed = known()["renamed"].get(name)
+    field, _ = release.spellings.get("--" + name.replace("_", "-"), (None, None))
+    return str(renamed) if field is not None and field.name == renamed else name

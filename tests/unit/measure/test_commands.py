@@ -88,8 +88,7 @@ def test_of_each_setting_one_that_cannot_be_left_out_does_not_take_the_others_wi
     rounds = [round_at(n, t, 4.0 + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
     changes = [Change("a", 0, 22), Change("b", 0, 22)]
 
-    def measure(*given: Any) -> Result:
-        change = given[5]
+    def measure(measuring: Any, change: Change) -> Result:
         if change.name == "a":
             raise InvalidInput("spec.engine.settings.a", "0 cannot be")
         return replace(result(rounds, "ours", change.label), change=change)
@@ -100,10 +99,10 @@ def test_of_each_setting_one_that_cannot_be_left_out_does_not_take_the_others_wi
         ("measured", lambda *_: subject),
         ("load_of", lambda *_, **__: (LOAD, [])),
         ("_changes", lambda *_: (changes, [])),
-        ("_measure", measure),
         ("remember", lambda *_: None),
     ):
         monkeypatch.setattr(bench, name, stand_in)
+    monkeypatch.setattr(bench.Bench, "beside_twin", measure)
     assert main(["bench", "vlm", "--each", "--folder", str(tmp_path / "kept"), "-o", "json"]) == 0
     out, errors = capsys.readouterr()
     assert [each["targets"][1]["name"] for each in json.loads(out)] == ["b=0"]

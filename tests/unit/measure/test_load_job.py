@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vlm_operator.cli import load_job
+from vlm_operator.cli import load_job, temporary
 from vlm_operator.cli.cluster import Connection
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.kube import kinds
@@ -16,6 +16,7 @@ from vlm_operator.kube.client import ApiError
 from vlm_operator.measure.driver import MARK
 
 JOB = {"metadata": {"name": "vlm-bench-1", "namespace": "team"}}
+TWIN = {"metadata": {"name": "vlm-ab12cd", "namespace": "team"}}
 
 
 class Cluster:
@@ -49,6 +50,8 @@ def connection(cluster: Cluster) -> Connection:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_job, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(temporary, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(temporary, "LATE_SECONDS", 0.05)
     monkeypatch.setattr(load_job, "OBSTACLE_SECONDS", 0.01)
     monkeypatch.setattr(load_job, "NO_POD_SECONDS", 0.01)
 
@@ -79,7 +82,7 @@ def event(line: int, name: str = "progress") -> dict[str, Any]:
 
 def test_a_log_that_is_read_again_gives_each_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
     logs(monkeypatch, [event(1), event(2)], [event(1), event(2), event(3), event(4, "end")])
-    with load_job.running(connection(Cluster(PULLS, RUNS)), JOB) as job:
+    with load_job.running(connection(Cluster(PULLS, RUNS)), JOB, []) as job:
         assert [each["line"] for each in job.events()] == [1, 2, 3, 4]
 
 
@@ -89,7 +92,7 @@ def test_whatever_ends_the_command_the_job_and_the_twin_are_removed(error: type[
     twin = {"metadata": {"name": "vlm-ab12cd", "namespace": "team"}}
 
     def measure() -> None:
-        with load_job.running(connection(cluster), JOB), load_job.twin(connection(cluster), twin):
+        with load_job.running(connection(cluster), JOB, []), load_job.twin(connection(cluster), twin, []):
             assert cluster.objects == ["Job/vlm-bench-1", "VLMService/vlm-ab12cd"]
             raise error
 
@@ -101,7 +104,7 @@ def test_whatever_ends_the_command_the_job_and_the_twin_are_removed(error: type[
 def test_the_next_twin_may_have_the_devices_since_this_ones_pods_are_gone() -> None:
     cluster = Cluster(RUNS)
     cluster.ending = 3
-    with load_job.twin(connection(cluster), {"metadata": {"name": "vlm-ab12cd", "namespace": "team"}}):
+    with load_job.twin(connection(cluster), TWIN, []):
         assert cluster.ending == 3
     assert (cluster.objects, cluster.ending) == ([], 0)
 
@@ -117,7 +120,7 @@ def test_a_cluster_that_does_not_answer_after_the_removal_takes_nothing_of_what_
             raise found
         return found
 
-    with load_job.running(connection(cluster), JOB):
+    with load_job.running(connection(cluster), JOB, []):
         monkeypatch.setattr(cluster, "list", listed)
     assert (cluster.objects, list(answers)) == ([], [])
 
@@ -133,7 +136,7 @@ def test_an_api_server_that_is_away_for_a_moment_ends_no_measurement(monkeypatch
         return listed(*given, **more)
 
     monkeypatch.setattr(cluster, "list", sometimes)
-    with load_job.running(connection(cluster), JOB) as job:
+    with load_job.running(connection(cluster), JOB, []) as job:
         assert [each["line"] for each in job.events()] == [1, 2]
 
 
@@ -142,7 +145,7 @@ def test_a_pod_that_ends_without_its_last_word_is_told_with_what_it_said(monkeyp
     logs(monkeypatch, [event(1)], [event(1)])
     with (
         pytest.raises(ClusterError, match="ended in between: OOMKilled, exit code 137"),
-        load_job.running(connection(Cluster(RUNS, ended)), JOB) as job,
+        load_job.running(connection(Cluster(RUNS, ended)), JOB, []) as job,
     ):
         list(job.events())
 
@@ -166,7 +169,7 @@ def test_a_pod_that_ends_without_its_last_word_is_told_with_what_it_said(monkeyp
 def test_a_pod_that_cannot_start_is_told_in_the_clusters_words(status: dict[str, Any], message: str) -> None:
     with (
         pytest.raises(ClusterError, match=f"cannot start: .*{message}"),
-        load_job.running(connection(Cluster(status)), JOB) as job,
+        load_job.running(connection(Cluster(status)), JOB, []) as job,
     ):
         list(job.events())
 
@@ -174,20 +177,6 @@ def test_a_pod_that_cannot_start_is_told_in_the_clusters_words(status: dict[str,
 def test_a_job_for_which_no_pod_is_made_says_where_to_look() -> None:
     with (
         pytest.raises(ClusterError, match="kubectl describe job vlm-bench-1"),
-        load_job.running(connection(Cluster()), JOB) as job,
+        load_job.running(connection(Cluster()), JOB, []) as job,
     ):
         list(job.events())
-
-
-def test_what_could_not_be_removed_is_named_with_the_command_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(RUNS)
-
-    def refuse(kind: kinds.Kind, manifest: dict[str, Any]) -> None:
-        raise ApiError(403, "Forbidden", "you may not")
-
-    monkeypatch.setattr(cluster, "delete", refuse)
-    with (
-        pytest.raises(ClusterError, match="kubectl -n team delete jobs vlm-bench-1"),
-        load_job.running(connection(cluster), JOB),
-    ):
-        pass
