@@ -34,6 +34,7 @@ PLACES = {
     "NAME": NAME,
     "POD": f"{NAME}-0",
     "NODE": "h100-0",
+    "RELEASE": "vlm-operator",
     "SERVICE.yaml": "service.yaml",
     "qwen3-vl-cpu": NAME,  # the demo's, which is not up
 }
