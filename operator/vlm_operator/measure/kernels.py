@@ -24,32 +24,40 @@ def _pattern(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts), re.IGNORECASE)
 
 
-# The first that matches counts. Norms come before attention, since FlashInfer's norms carry "flash" in their name;
-# attention comes before GEMM, since FlashAttention 3 is a CUTLASS kernel; FlashInfer's activations, sampling and rotary
-# kernels are none of them. Names as they stand in traces of SGLang on Hopper: cuBLAS calls its own nvjet_*.
+# The first that matches counts. Norms come before attention, since FlashInfer's norms carry "flash" in their name, and so
+# does what only appends to a paged cache; attention comes before GEMM, since FlashAttention 3 is a CUTLASS kernel and
+# cuDNN's attention carries "wgmma"; FlashInfer's activations, sampling and rotary kernels are none of them. Names as they
+# stand in traces of SGLang on Hopper and in the sources of SGLang 0.5.23 and FlashInfer 0.7: cuBLAS calls its own nvjet_*,
+# SGLang's Triton attention is _fwd_kernel (those of its MoE, _fwd_kernel_ep_gather and others, are not), and FlashInfer's
+# batched products of trtllm-gen are bmm_*.
 _KERNELS: Final = (
     (Work.COMMUNICATION, _pattern(r"nccl", r"all_?reduce", r"all_?gather", r"reduce_?scatter", r"all_?to_?all",
-                                  r"cross_device_reduce", r"nvshmem", r"deep_?ep")),
-    (Work.NORMALISATION, _pattern(r"(rms|layer|group|batch|l2)_?norm", r"norm_kernel", r"::norm::")),
+                                  r"cross_device_reduce", r"nvshmem", r"deep_?ep", r"mscclpp", r"multimem")),
+    (Work.NORMALISATION, _pattern(r"(rms|layer|group|batch|l2|qk)_?norm", r"norm_(rope_)?kernel", r"::norm::")),
     (Work.OTHER, _pattern(r"flashinfer::(activation|sampling|rope)", r"rotary", r"act_and_mul", r"top_?[kp]_?")),
-    (Work.ATTENTION, _pattern(r"flash_?attn", r"flash::", r"flash_(fwd|bwd)", r"fmha", r"attention", r"attn",
-                              r"Batch(Decode|Prefill)With", r"SinglePrefillWith", r"PersistentVariableLengthMergeStates",
-                              r"merge_?state", r"_fwd_grouped_kernel", r"paged_?kv_?cache", r"\bmha\b", r"\bmla\b")),
-    (Work.GEMM, _pattern(r"nvjet", r"gemm", r"gemv", r"cublas", r"xmma", r"cutlass", r"split_?k", r"matmul", r"fused_moe",
-                         r"grouped_mm", r"\bmm_kernel", r"tensorop", r"wgmma", r"implicit_convolve", r"\bconv")),
+    (Work.COPY, _pattern(r"Append\w*Paged")),
+    (Work.ATTENTION, _pattern(r"flash_?attn", r"flash::", r"flash_(fwd|bwd|fprop)", r"fmha", r"attention", r"attn", r"sdpa",
+                              r"(Decode|Prefill|POD)With\w*KVCache", r"PersistentVariableLengthMergeStates",
+                              r"merge_?state", r"^_fwd_kernel(?!_(ep|expand|fill|masked))", r"_fwd_grouped_kernel",
+                              r"^_fwd_(kv|diag|none_diag)_", r"paged_?kv_?cache", r"\bmha\b", r"\bmla\b")),
+    (Work.GEMM, _pattern(r"nvjet", r"gemm", r"gemv", r"cublas", r"xmma", r"cutlass", r"split_?k", r"matmul", r"mat_?vec",
+                         r"fused_moe", r"grouped_mm", r"\bmm_kernel", r"scaled_mm", r"\bbmm_", r"mul_mat", r"marlin", r"cask",
+                         r"tensorop", r"wgmma", r"implicit_convolve", r"\bconv(?!ert)")),
     (Work.COPY, _pattern(r"mem(cpy|set)", r"copy", r"\bcat", r"CatArray", r"index", r"gather", r"scatter", r"transpose",
-                         r"fill", r"store_(kv|cache)", r"set_kv", r"concat")),
+                         r"(?<!pre)fill", r"store_(kv|cache)", r"set_kv", r"concat")),
 )  # fmt: skip
 _OPERATORS: Final = (
     (Work.COMMUNICATION, _pattern(r"^c10d::", r"^gloo:", r"^nccl:", r"all_?reduce", r"all_?gather")),
     (Work.NORMALISATION, _pattern(r"(layer|rms|group|batch)_norm")),
     (Work.ATTENTION, _pattern(r"scaled_dot_product", r"flash_attention", r"attention")),
     (Work.GEMM, _pattern(r"^aten::(mm|addmm|bmm|baddbmm|matmul|linear|addmv|mv|dot|einsum|_?scaled_mm|_?int_mm)(\b|_)",
-                         r"conv", r"mkldnn.*linear", r"gemm")),
+                         r"conv(?!ert)", r"mkldnn.*linear", r"gemm")),
     (Work.COPY, _pattern(r"^aten::(copy_|cat|clone|contiguous|index|gather|scatter|stack|fill_|zero_|zeros|_to_copy|to|"
                          r"select_scatter|slice_scatter|embedding|repeat|expand|masked_fill|empty|pin_memory|"
                          r"_local_scalar_dense)(_|\b)", r"^aten::index")),
 )  # fmt: skip
+# What only carries another kernel, by its first template argument.
+_WRAPPER: Final = re.compile(r"^[\w:]*\b(?:device_kernel|Kernel2?|enable_sm\d\w*)<")
 # Where the vision encoder runs: SGLang's own mark, which holds the placing of features as well, or else modules and
 # entry points of its models, which a trace with Python's frames has.
 _VISION_FRAME: Final = _pattern(
@@ -76,9 +84,9 @@ def is_vision_frame(name: str) -> bool:
 
 
 def short(name: str, length: int = 60) -> str:
-    """A kernel's name without what templates and arguments add to it."""
-    text = re.sub(r"^void ", "", name)
-    while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
-        text = shorter
-    text = text.split("(")[0].strip() or name
+    """A kernel's name without what templates and arguments add to it; of a wrapper's the one inside."""
+    text = re.sub(r"^void |\(anonymous namespace\)::", "", name)
+    while wrapper := _WRAPPER.match(text):
+        text = text[wrapper.end() :]
+    text = re.split(r"[<>,(]", text)[0].strip() or name
     return text if len(text) <= length else text[: length - 1] + "…"

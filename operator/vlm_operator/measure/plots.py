@@ -20,6 +20,8 @@ COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 IDLE_COLOUR: Final = "#e0e0e0"
 STYLE: Final[Any] = {
     "svg.fonttype": "none",
+    # Names of servers and values of settings stand on axes as they are: a dollar sign begins no formula.
+    "text.parse_math": False,
     "svg.hashsalt": "vlm-operator",
     "font.family": "sans-serif",
     "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import sys
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from vlm_operator.measure.kernels import Work, is_vision_frame, kernel_work, operator_work
@@ -16,6 +19,14 @@ Event = Mapping[str, Any]
 
 GPU_CATEGORIES: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 LAUNCHES: Final = frozenset({"cuda_runtime", "cuda_driver"})
+KEPT_CATEGORIES: Final = GPU_CATEGORIES | LAUNCHES | {"cpu_op", "user_annotation", "python_function"}
+# Of the document, of its devices, of events and of their arguments.
+KEPT_FIELDS: Final = frozenset(
+    {"traceEvents", "deviceProperties", "name", "cat", "pid", "tid", "ts", "dur", "args"}
+    | {"correlation", "External id", "Input Dims"}
+)
+# Of a trace's text. An event has some 500 bytes of it: a million events, in some two gigabytes of memory.
+MOST_BYTES: Final = 512 * 2**20
 
 
 class TraceError(ValueError):
@@ -45,7 +56,8 @@ class Trace:
     on_gpu: bool
     pieces: tuple[Piece, ...]
     span_us: float
-    """From the first piece's start to the last one's end; of several stretches of time their sum."""
+    """From the first piece's start to the last one's end; of one stage the time in which its pieces ran or were waited
+    for."""
     busy_us: float
     """The part of the span in which at least one piece ran."""
     steps: tuple[tuple[str, int], ...] = ()
@@ -63,14 +75,47 @@ class Trace:
 
 
 def read_events(data: bytes) -> tuple[list[Event], str]:
-    """The complete events of a Chrome trace, plain or gzipped, and the device's name. Raises TraceError."""
+    """The complete events of a Chrome trace, plain or gzipped, and the device's name.
+
+    Only what is looked at is kept, so that an event takes some 800 bytes of memory, and a frame of Python none. Raises
+    TraceError, also for more than MOST_BYTES.
+    """
     try:
-        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-        events = [event for event in document["traceEvents"] if event.get("ph") == "X" and "dur" in event]
+        document = json.loads(_unpacked(data), object_hook=_slim)
+        events = [event for event in document["traceEvents"] if event is not None]
         devices = document.get("deviceProperties") or [{}]
         return events, str(devices[0].get("name") or "GPU")
     except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        if isinstance(error, TraceError):
+            raise
         raise TraceError(f"no trace of PyTorch's profiler: {error}") from error
+
+
+def _unpacked(data: bytes) -> str:
+    if data[:2] == b"\x1f\x8b":
+        with gzip.open(io.BytesIO(data)) as file:
+            data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise TraceError(
+            f"it is larger than {MOST_BYTES // 2**20} MiB unpacked, which takes gigabytes to sum up: record fewer steps "
+            "(--steps), and without --stack"
+        )
+    return data.decode()
+
+
+def _slim(found: dict[str, Any]) -> dict[str, Any] | None:
+    """An object of the document with only the fields that are looked at; None for an event that is not."""
+    if "ph" in found:
+        category, name = found.get("cat"), found.get("name")
+        frame = category == "python_function" and not (isinstance(name, str) and _is_vision_frame(name))
+        if found["ph"] != "X" or "dur" not in found or category not in KEPT_CATEGORIES or frame:
+            return None
+        if isinstance(name, str):
+            found["name"] = sys.intern(name)
+    return {name: value for name, value in found.items() if name in KEPT_FIELDS}
+
+
+_is_vision_frame: Final = lru_cache(maxsize=4096)(is_vision_frame)
 
 
 def trace_of(events: Sequence[Event], device: str = "GPU") -> Trace:
@@ -79,13 +124,22 @@ def trace_of(events: Sequence[Event], device: str = "GPU") -> Trace:
     pieces = _kernel_pieces(kernels, events) if kernels else _operator_pieces(events)
     if not pieces:
         raise TraceError("the trace holds no kernel and no operator: nothing ran while it was recorded")
-    intervals = [(piece.start_us, piece.start_us + piece.duration_us) for piece in pieces]
-    if not kernels:
-        # Own times lie apart within their operators' times, which are what the CPU was busy with.
-        intervals = [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in events if _is_operator(e)]
+    intervals = [found for event in events if (found := interval_of(event, on_gpu=bool(kernels)))]
     span = max(end for _, end in intervals) - min(start for start, _ in intervals)
     busy = sum(end - start for start, end in merged(intervals))
     return Trace(device if kernels else "CPU", bool(kernels), tuple(pieces), span, busy)
+
+
+def interval_of(event: Event, *, on_gpu: bool) -> tuple[float, float] | None:
+    """Start and end of what the device was busy with; None for anything else.
+
+    On the CPU of an operator with those inside it: own times lie apart within it.
+    """
+    counts = event.get("cat") in GPU_CATEGORIES if on_gpu else _is_operator(event)
+    if not counts:
+        return None
+    start = float(event["ts"])
+    return start, start + float(event["dur"])
 
 
 def merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

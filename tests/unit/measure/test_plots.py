@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from itertools import pairwise
 
-from vlm_operator.measure.plots import ratio_plot
+import pytest
+from unit.measure.rounds import result, round_at
+
+from vlm_operator.measure.plots import ratio_plot, rounds_plot, shares_plot
 
 
 def ticks(svg: str) -> list[float]:
@@ -24,3 +28,14 @@ def test_ratios_near_one_are_drawn_on_a_plain_axis() -> None:
     steps = {round(b - a, 6) for a, b in pairwise(found)}
     assert len(found) >= 3
     assert len(steps) == 1
+
+
+@pytest.mark.parametrize("name", ["a=$\\frac$", "chat_template=$x_{", "{'a': '$b$'}", "$"])
+def test_a_label_is_drawn_as_it_is_written(name: str) -> None:
+    told = [round_at(n, t, 4.0) for n in (1, 2) for t in (0, 1)]
+    for drawn in (
+        rounds_plot(result(told, "ours", name)),
+        ratio_plot([(name, 1.05, 0.98, 1.12)], name),
+        shares_plot({name: {name: 1.0}}, [name], name),
+    ):
+        assert f">{name}</text>" in unescape(drawn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from unit.measure import events
 from unit.measure.events import Recording
 
+from vlm_operator.measure import trace as trace_module
 from vlm_operator.measure.gemms import Gemm, device_of, product_shape
 from vlm_operator.measure.kernels import Work, kernel_work, operator_work, short
 from vlm_operator.measure.stages import DECODE, PREFILL, UNMARKED, read_stages, stages_of
 from vlm_operator.measure.timeline import Stage
-from vlm_operator.measure.trace import TraceError, merged, trace_of
+from vlm_operator.measure.trace import TraceError, merged, read_events, trace_of
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -49,6 +51,40 @@ H100 = "NVIDIA H100 80GB HBM3"
         (events.COPY, Work.COPY),
         (events.CAT, Work.COPY),
         ("vision_patch_embed_kernel", Work.VISION),
+        # The vision encoder's attention by cuDNN, whose name has a GEMM's "wgmma".
+        (
+            "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0",
+            Work.ATTENTION,
+        ),
+        ("void cudnn::fusion::compute_fprop_attn", Work.ATTENTION),
+        # SGLang's Triton attention, and what is called alike in its mixture of experts.
+        ("_fwd_kernel", Work.ATTENTION),
+        ("_fwd_kernel_stage1", Work.ATTENTION),
+        ("_fwd_kernel_stage2", Work.ATTENTION),
+        ("_fwd_kernel_unified", Work.ATTENTION),
+        ("_fwd_kernel_dense_prefill", Work.ATTENTION),
+        ("_fwd_kv_parallel", Work.ATTENTION),
+        ("_fwd_kernel_ep_gather", Work.COPY),
+        ("_fwd_kernel_ep_scatter_1", Work.COPY),
+        ("void flashinfer::PrefillWithKVCacheKernel<KernelTraits, true>(Params)", Work.ATTENTION),
+        ("void flashinfer::FP8PrefillWithKVCacheKernel<KernelTraits, true>(Params)", Work.ATTENTION),
+        ("void flashinfer::BatchPODWithKVCacheTensorKernel<KTraits>(Params)", Work.ATTENTION),
+        ("fmhaSm100aKernel_QkvBfloat16OBfloat16H128PagedKvCausal", Work.ATTENTION),
+        ("void flashinfer::AppendPagedKVCacheDecodeKernel<128u>(Params)", Work.COPY),
+        ("void (anonymous namespace)::fused_qknorm_warp<128, true>(QKNormParams)", Work.NORMALISATION),
+        ("void tensorrt_llm::kernels::fusedQKNormRopeKernel<128, true>(void*)", Work.NORMALISATION),
+        ("_fused_norm_rope_kernel", Work.NORMALISATION),
+        ("bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x8x128_s6_et128x8_m128x8x16_sm100f", Work.GEMM),
+        ("void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256>(int4 const*)", Work.GEMM),
+        ("_ZN5cask_14cudnn_gemm_sm90", Work.GEMM),
+        ("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc", Work.GEMM),
+        ("void mul_mat_vec_q<__nv_bfloat16, 256>(void const*)", Work.GEMM),
+        ("_fp8_scaled_mm_kernel", Work.GEMM),
+        ("void cudnn::ops::convertTensor_kernel<float>(float)", Work.OTHER),
+        ("_prefill_schedule_prep_kernel", Work.OTHER),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", Work.COPY),
+        ("inkling_multimem_full_oneshot_kernel", Work.COMMUNICATION),
+        ("void mscclpp::allreduceAllPair<__half>(void*)", Work.COMMUNICATION),
         (
             "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>>(int)",
             Work.OTHER,
@@ -224,9 +260,49 @@ def test_a_gzipped_trace_names_its_device() -> None:
     assert {trace.device for trace in read_stages(gzip.compress(json.dumps(document).encode())).values()} == {H100}
 
 
+def large(count: int) -> bytes:
+    """A trace as PyTorch writes it on an H100: kernels with all their arguments, and as many frames of Python."""
+    arguments = {
+        "External id": 0, "queued": 0, "device": 0, "context": 1, "stream": 7, "registers per thread": 168,
+        "shared memory": 213000, "blocks per SM": 1.2, "warps per SM": 8.0, "grid": [128, 1, 1], "block": [384, 1, 1],
+        "est. achieved occupancy %": 12,
+    }  # fmt: skip
+    made: list[events.Event] = []
+    for n in range(count):
+        at = {"ph": "X", "pid": 0, "tid": 7, "ts": 1e6 + 3 * n, "dur": 2.5}
+        made.append({**at, "cat": "kernel", "name": events.NVJET, "args": {**arguments, "correlation": n}})
+        made.append({**at, "cat": "python_function", "name": f"schedule.py({n}): run", "args": {"Python id": n}})
+        made.append({**at, "ph": "f", "cat": "ac2g", "name": "ac2g", "id": n})
+    return gzip.compress(json.dumps({"deviceProperties": [{"name": H100}], "traceEvents": made}).encode(), 1)
+
+
+def test_of_a_large_trace_only_what_is_looked_at_stays_in_memory() -> None:
+    data = large(4000)
+    tracemalloc.start()
+    try:
+        found, device = read_events(data)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (len(found), device) == (4000, H100)
+    assert kept < 4000 * 1000
+    assert trace_of(found, device).busy_us == 4000 * 2.5
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_trace_that_is_too_large_is_refused_with_what_to_do(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = large(2000) if packed else gzip.decompress(large(2000))
+    monkeypatch.setattr(trace_module, "MOST_BYTES", 2**20)
+    with pytest.raises(TraceError, match=r"^it is larger than 1 MiB unpacked.*: record fewer steps \(--steps\)"):
+        read_events(data)
+
+
 def test_names_are_cut_to_what_tells_kernels_apart() -> None:
     assert short(events.FLASHINFER_NORM) == "flashinfer::norm::FusedAddRMSNormKernel"
-    assert short(events.FLASH_3) == "cutlass::device_kernel"
+    assert short(events.FLASH_3) == "flash::FlashAttnFwdSm90"
+    assert short(events.CAT) == "at::native::CatArrayBatchedCopy_vectorized"
+    tensorop = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8"
+    assert short(f"void cutlass::Kernel2<{tensorop}>(Params)", length=80) == tensorop
     assert short(events.NVJET) == events.NVJET
 
 
@@ -248,8 +324,38 @@ def test_steps_of_both_stages_in_one_trace_are_told_apart() -> None:
     assert prefill.by_work() == {Work.ATTENTION: 400}
     assert decode_.by_work() == {Work.GEMM: 140, Work.ATTENTION: 20}
     assert decode_.trace.steps == (("DECODE", 8), ("DECODE", 9), ("DECODE", 10))
-    # The 30 µs between two decode steps are idle; the prefill between two others is not.
+    # The 30 µs between two decode steps are idle; the prefill between two others is not, and had to be waited for.
     assert (decode_.trace.span_us, decode_.trace.idle_us) == (190, 30)
+    assert (prefill.trace.span_us, prefill.trace.idle_us) == (430, 30)
+
+
+def test_what_is_idle_at_changes_of_stage_is_no_stages_secret() -> None:
+    made = Recording()
+    for _ in range(4):
+        for mark in ("step[EXTEND bs=8 toks=8]", "step[DECODE bs=8]"):
+            made.step(mark)
+            made.kernel(events.NVJET, 10)
+            made.wait(10)
+    found = stages_of(made.events, H100)
+    assert (found[PREFILL].span_us, found[PREFILL].idle_us) == (70, 30)
+    assert (found[DECODE].span_us, found[DECODE].idle_us) == (80, 40)
+    whole = trace_of(made.events, H100)
+    assert sum(trace.span_us for trace in found.values()) == whole.span_us
+    assert sum(trace.idle_us for trace in found.values()) == whole.idle_us
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.integers(1, 50)), min_size=1, max_size=20))
+def test_the_times_of_stages_add_up_to_what_passed_however_their_kernels_overlap(
+    kernels: list[tuple[bool, int, int]],
+) -> None:
+    made = Recording()
+    for prefill, wait, us in kernels:
+        made.step("step[EXTEND bs=8 toks=8]" if prefill else "step[DECODE bs=8]")
+        made.kernel(events.NVJET, us)
+        made.events[-1]["ts"] += wait
+    found, whole = stages_of(made.events, H100), trace_of(made.events, H100)
+    assert sum(trace.span_us for trace in found.values()) == pytest.approx(whole.span_us)
+    assert sum(trace.busy_us for trace in found.values()) == pytest.approx(whole.busy_us)
 
 
 def test_kernels_belong_to_the_step_that_launched_them_however_late_they_run() -> None:
