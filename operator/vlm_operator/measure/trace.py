@@ -27,6 +27,7 @@ KEPT_FIELDS: Final = frozenset(
 )
 # Of a trace's text. An event has some 500 bytes of it: a million events, in some two gigabytes of memory.
 MOST_BYTES: Final = 512 * 2**20
+CHUNK_BYTES: Final = 2**20
 
 
 class TraceError(ValueError):
@@ -92,15 +93,18 @@ def read_events(data: bytes) -> tuple[list[Event], str]:
 
 
 def _unpacked(data: bytes) -> str:
+    unpacked = io.BytesIO(data)
     if data[:2] == b"\x1f\x8b":
+        unpacked = io.BytesIO()
         with gzip.open(io.BytesIO(data)) as file:
-            data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+            while unpacked.tell() <= MOST_BYTES and (part := file.read(CHUNK_BYTES)):
+                unpacked.write(part)
+    if unpacked.getbuffer().nbytes > MOST_BYTES:
         raise TraceError(
             f"it is larger than {MOST_BYTES // 2**20} MiB unpacked, which takes gigabytes to sum up: record fewer steps "
             "(--steps), and without --stack"
         )
-    return data.decode()
+    return str(unpacked.getbuffer(), "utf-8")
 
 
 def _slim(found: dict[str, Any]) -> dict[str, Any] | None:
