@@ -46,7 +46,16 @@ class Usage:
             if error.status != 403 or not self._namespaces:
                 raise
         # An operator of a few namespaces may not see the others' pods: what these use is then not counted.
-        return [p for n in self._namespaces for p in self._client.list(POD, n, fields=RUNNING, cached=True)]
+        return [p for namespace in self._namespaces for p in self._of(namespace)]
+
+    def _of(self, namespace: str) -> list[dict[str, Any]]:
+        try:
+            return self._client.list(POD, namespace, fields=RUNNING, cached=True)
+        except ApiError as error:
+            # One of several that has gone, and its Role with it, holds up no other.
+            if error.status != 403 or len(self._namespaces) == 1:
+                raise
+            return []
 
 
 class _Lazy(Mapping[str, int]):

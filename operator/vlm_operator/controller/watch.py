@@ -71,12 +71,16 @@ class Watches:
         slices = _Nodes(inventory.see_slice, inventory.slices, inventory.forget_slice, nodes_changed)
 
         def reflector(kind: Kind, sink: Sink, namespace: str | None = None, labels: str = "") -> Reflector:
-            return Reflector(client, kind, sink, namespace=namespace, labels=labels, failed=self._fail)
+            # One of several namespaces may go, and its Role with it; the others go on.
+            patient = namespace is not None and len(namespaces) > 1
+            return Reflector(client, kind, sink, namespace=namespace, labels=labels, patient=patient, failed=self._fail)
 
-        self._reflectors = [reflector(kinds.NODE, nodes), reflector(kinds.RESOURCE_SLICE, slices)]
+        self._of_cluster = [reflector(kinds.NODE, nodes), reflector(kinds.RESOURCE_SLICE, slices)]
         everywhere: list[str | None] = [None]
-        for namespace in namespaces or everywhere:
-            self._reflectors += [reflector(k, cache.store(k), namespace, LABEL_SERVICE) for k in LABELLED]
+        self._of_services = {
+            ns: [reflector(k, cache.store(k), ns, LABEL_SERVICE) for k in LABELLED] for ns in namespaces or everywhere
+        }
+        self._reflectors = [*self._of_cluster, *(one for some in self._of_services.values() for one in some)]
 
     def start(self) -> None:
         """Starts all threads."""
@@ -89,10 +93,21 @@ class Watches:
             one.stop()
 
     async def synced(self) -> None:
-        """Waits until all first lists are complete. Raises WatchFailed."""
-        while not all(one.synced.is_set() for one in self._reflectors):
+        """Waits until all first lists are complete, but for namespaces that are passed over. Raises WatchFailed."""
+        while not (all(one.synced.is_set() for one in self._of_cluster) and self.settled()):
             await self._raise_failure()
             await asyncio.sleep(0.05)
+
+    def settled(self) -> bool:
+        """Whether each of the services' namespaces has been read, or may not be."""
+        return all(one.synced.is_set() or one.refused for some in self._of_services.values() for one in some)
+
+    def refusal(self, namespace: str) -> str | None:
+        """Why services of that namespace, one of several, cannot be served; None where all that they need is read."""
+        found = self._of_services[namespace]
+        if refused := next((one.refused for one in found if one.refused is not None), None):
+            return refused.message
+        return None if all(one.synced.is_set() for one in found) else "not all of it has been read yet"
 
     async def _raise_failure(self) -> None:
         if not self._errors:
@@ -114,7 +129,7 @@ class Cluster:
         self._queue: WorkQueue | None = None
         self.cache, self.inventory = Cache(self._wake), Inventory()
         self.watches = Watches(client, self.cache, self.inventory, namespaces, self._wake_all)
-        self.services = Services(client, self.cache.store(kinds.VLM_SERVICE), namespaces)
+        self.services = Services(client, self.cache.store(kinds.VLM_SERVICE), namespaces, self.watches)
 
     def wakes(self, queue: WorkQueue) -> None:
         """From now on changes put services into this queue; at first all of them. Only from inside the loop."""

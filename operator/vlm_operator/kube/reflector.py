@@ -19,6 +19,8 @@ FIRST_BACKOFF_SECONDS: Final = 0.5
 LAST_BACKOFF_SECONDS: Final = 10.0
 # A kind that the cluster lacks may be installed at any time, and nothing tells.
 MISSING_SECONDS: Final = 30.0
+# And a namespace that went may come back, with the rights in it.
+REFUSED_SECONDS: Final = 15.0
 
 
 class Sink(Protocol):
@@ -36,6 +38,7 @@ class Reflector(threading.Thread):
 
     A silent connection, an API server that is away and a version that is too old are normal: it goes on from where it
     was, or lists anew. Only rights that are missing from the start are an error: ``failed`` is told, and the thread ends.
+    Where ``patient``, they are no error but waited for: ``refused`` says so, and the sink keeps what it has.
     """
 
     def __init__(
@@ -46,15 +49,18 @@ class Reflector(threading.Thread):
         *,
         namespace: str | None = None,
         labels: str = "",
+        patient: bool = False,
         failed: Callable[[ApiError], None],
     ) -> None:
         super().__init__(name=f"watch-{kind.plural}", daemon=True)
         self._client, self._kind, self._sink = client, kind, sink
         self._namespace, self._labels = namespace, labels
-        self._failed = failed
+        self._patient, self._failed = patient, failed
         self._stopping = threading.Event()
         self.synced = threading.Event()
         """Set once the first list is complete, also where the cluster does not know the kind."""
+        self.refused: ApiError | None = None
+        """Why nothing may be read at present, where that is waited for."""
 
     def stop(self) -> None:
         """Ends the thread after the next event."""
@@ -67,10 +73,15 @@ class Reflector(threading.Thread):
             try:
                 if version is None:
                     version = self._list()
+                    self.refused = None
                     self.synced.set()
                 version = self._follow(version)
                 failures = 0
             except ApiError as error:
+                if error.status == 403 and self._patient:
+                    self.refused, version, failures = error, None, 0
+                    self._stopping.wait(REFUSED_SECONDS * random.uniform(0.8, 1.2))
+                    continue
                 if error.status == 403 and not self.synced.is_set():
                     self._failed(error)
                     return
@@ -112,6 +123,7 @@ class Reflector(threading.Thread):
     def _wait(self, error: ApiError, failures: int) -> None:
         if error.status == 404 and self._kind in MAY_BE_MISSING:
             self._sink.keep(self._namespace, (), "")
+            self.refused = None
             self.synced.set()
             self._stopping.wait(MISSING_SECONDS * random.uniform(0.8, 1.2))
             return

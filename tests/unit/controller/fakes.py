@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from vlm_operator.kube.client import ApiError
@@ -79,3 +81,12 @@ class FakeClient:
     def _check(self) -> None:
         if self.broken is not None:
             raise self.broken
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Waits in the test's loop for what other tasks and threads do."""
+    for _ in range(4000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("not within 20 s")

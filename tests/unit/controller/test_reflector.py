@@ -63,14 +63,16 @@ def eventually(condition: Callable[[], Any]) -> None:
 
 @pytest.fixture
 def follow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Reflector, Seen, list[ApiError]]]]:
-    for name in ("FIRST_BACKOFF_SECONDS", "LAST_BACKOFF_SECONDS", "MISSING_SECONDS"):
+    for name in ("FIRST_BACKOFF_SECONDS", "LAST_BACKOFF_SECONDS", "MISSING_SECONDS", "REFUSED_SECONDS"):
         monkeypatch.setattr(reflector, name, 0.01)
     started: list[Reflector] = []
 
-    def starting(server: Server, kind: Kind = kinds.CONFIG_MAP) -> tuple[Reflector, Seen, list[ApiError]]:
+    def starting(
+        server: Server, kind: Kind = kinds.CONFIG_MAP, patient: bool = False
+    ) -> tuple[Reflector, Seen, list[ApiError]]:
         seen, errors = Seen(), list[ApiError]()
         client: Client = server  # type: ignore[assignment]
-        started.append(Reflector(client, kind, seen, failed=errors.append))
+        started.append(Reflector(client, kind, seen, patient=patient, failed=errors.append))
         started[-1].start()
         return started[-1], seen, errors
 
@@ -137,3 +139,20 @@ def test_missing_rights_at_the_start_are_an_error_and_later_ones_are_waited_for(
     eventually(lambda: len(seen.kept) == 2)
     assert errors == []
     assert later.is_alive()
+
+
+def test_where_others_go_on_missing_rights_are_waited_for_from_the_start(follow):
+    forbidden = ApiError(403, "Forbidden", "configmaps is forbidden")
+    server = Server([forbidden], [[forbidden]])
+    one, seen, errors = follow(server, patient=True)
+    eventually(lambda: one.refused is forbidden and len(server.asked) > 2)
+    assert not one.synced.is_set()
+    server.lists = [[thing("a", 1)], forbidden]
+    eventually(one.synced.is_set)
+    # The rights go again: what was read stays.
+    eventually(lambda: one.refused is forbidden)
+    assert seen.kept == [{"a"}]
+    server.watches, server.lists = [[]], [[]]
+    eventually(lambda: one.refused is None)
+    assert seen.kept[-1] == set()
+    assert errors == []

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from unit.controller.fakes import until
 
-from vlm_operator.controller import services
+from vlm_operator.controller import kopf_thread, services
 from vlm_operator.controller.cache import Store
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.services import Services, WatchFailed
@@ -25,11 +26,14 @@ class Identities:
     def __init__(self, **there: set[str]) -> None:
         self.there = there
         self.away = False
+        self.forbidden: set[str | None] = set()
 
     def uids(self, kind: kinds.Kind, namespace: str | None = None) -> set[str]:
         assert kind is kinds.VLM_SERVICE
         if self.away:
             raise ApiError(0, "NoAnswer", "the API server did not answer")
+        if namespace in self.forbidden:
+            raise ApiError(403, "Forbidden", f"vlmservices is forbidden in {namespace}")
         return set().union(*self.there.values()) if namespace is None else self.there.get(namespace, set())
 
 
@@ -43,8 +47,21 @@ def store(woken: list[str]) -> Store:
     return Store(kinds.VLM_SERVICE, lambda key, cause: woken.append(key.name))
 
 
-def watched(server: Identities, store: Store, *namespaces: str) -> Services:
-    return Services(server, store, namespaces)  # type: ignore[arg-type]
+class Read:
+    """What services are made of: namespaces that cannot be read, and why."""
+
+    def __init__(self, **refused: str) -> None:
+        self.refused = refused
+
+    def settled(self) -> bool:
+        return True
+
+    def refusal(self, namespace: str) -> str | None:
+        return self.refused.get(namespace)
+
+
+def watched(server: Identities, store: Store, *namespaces: str, reading: Read | None = None) -> Services:
+    return Services(server, store, namespaces, reading or Read())  # type: ignore[arg-type]
 
 
 def test_a_service_that_went_unseen_is_forgotten_and_reconciled_once_more(store: Store, woken: list[str]):
@@ -95,8 +112,126 @@ def test_an_api_server_that_is_away_makes_nothing_gone(store: Store):
     assert store.keys() == [Key("ml", "stays")]
 
 
+def test_of_several_namespaces_one_that_is_refused_is_empty_and_told_once(store: Store, caplog):
+    store.see(vlm("mine", "1"))
+    store.see({**vlm("theirs", "2"), "metadata": {**vlm("theirs", "2")["metadata"], "namespace": "gone"}})
+    server, reading = Identities(ml={"1"}, gone={"2"}), Read()
+    watch = watched(server, store, "ml", "gone", reading=reading)
+    assert watch.compare() == set()
+    server.forbidden.add("gone")
+    for _ in range(3):
+        assert watch.compare() == set()
+    assert store.keys() == [Key("ml", "mine")]
+    assert [r.message for r in caplog.records] == [
+        "namespace gone is not served until it can be read; it is tried again and again: vlmservices is forbidden in gone"
+    ]
+    # The services may be listed again, but not yet what they are made of.
+    server.forbidden.clear()
+    reading.refused["gone"] = "pods is forbidden"
+    watch.compare()
+    assert len(caplog.records) == 1
+    reading.refused.clear()
+    assert watch.compare() == {"2"}
+    assert [r.message for r in caplog.records[1:]] == ["namespace gone can be read again and is served"]
+
+
+def test_where_all_namespaces_are_refused_the_operator_ends(store: Store):
+    server = Identities(ml={"1"})
+    server.forbidden = {"ml", "gone", None}
+    with pytest.raises(WatchFailed, match="vlmservices is forbidden in gone; vlmservices is forbidden in ml"):
+        watched(server, store, "ml", "gone").compare()
+    for only in ([], ["ml"]):
+        with pytest.raises(ApiError, match="forbidden"):
+            watched(server, store, *only).compare()
+
+
+class Kopf:
+    """kopf's place: shows nothing, and ends as it is told to."""
+
+    made: list[Kopf]
+
+    def __init__(self, namespaces: Any, changed: Any) -> None:
+        self.namespaces = list(namespaces)
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        Kopf.made.append(self)
+
+    def start(self) -> None:
+        pass
+
+    async def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+@pytest.fixture
+def kopf(monkeypatch: pytest.MonkeyPatch) -> type[Kopf]:
+    monkeypatch.setattr(services, "KopfThread", Kopf)
+    monkeypatch.setattr(services, "COMPARE_SOON_SECONDS", 0.01)
+    monkeypatch.setattr(services, "COMPARE_SEVERAL_SECONDS", 0.01)
+    monkeypatch.setattr(services, "AWAY_SECONDS", 0.01)
+    monkeypatch.setattr(Kopf, "made", [], raising=False)
+    return Kopf
+
+
+def test_other_namespaces_are_watched_on_while_one_is_away_and_it_is_again_when_it_is_back(store: Store, kopf):
+    server = Identities(ml=set(), other=set())
+    server.forbidden.add("other")
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        running = asyncio.create_task(watched(server, store, "ml", "other").run(stop))
+        await until(lambda: kopf.made)
+        server.forbidden.clear()
+        await until(lambda: len(kopf.made) == 2)
+        server.forbidden.add("ml")
+        await until(lambda: len(kopf.made) == 3)
+        stop.set()
+        await running
+
+    asyncio.run(run())
+    assert [k.namespaces for k in kopf.made] == [["ml"], ["ml", "other"], ["other"]]
+    assert all(k.ended.done() for k in kopf.made)
+
+
+def test_a_watch_that_breaks_begins_anew_but_not_where_it_just_began(store: Store, kopf, monkeypatch, caplog):
+    monkeypatch.setattr(services, "LASTING_SECONDS", 0.0)
+    server = Identities(ml=set())
+
+    async def run() -> None:
+        running = asyncio.create_task(watched(server, store).run(asyncio.Event()))
+        await until(lambda: kopf.made)
+        server.away = True
+        kopf.made[0].ended.set_exception(RuntimeError("Error in the watch-stream: etcd has a new leader"))
+        await asyncio.sleep(0.05)
+        assert len(kopf.made) == 1, "there is nobody to watch"
+        server.away = False
+        await until(lambda: len(kopf.made) == 2)
+        monkeypatch.setattr(services, "LASTING_SECONDS", 1000.0)
+        kopf.made[1].ended.set_exception(RuntimeError("again"))
+        await running
+
+    with pytest.raises(WatchFailed, match="the watch for VLMServices has failed: again"):
+        asyncio.run(run())
+    assert "etcd has a new leader; it begins anew" in caplog.text
+
+
+def test_a_watch_that_ends_for_want_of_rights_ends_the_operator(store: Store, kopf, monkeypatch):
+    monkeypatch.setattr(services, "LASTING_SECONDS", 0.0)
+    server = Identities(ml=set())
+
+    async def run() -> None:
+        running = asyncio.create_task(watched(server, store).run(asyncio.Event()))
+        await until(lambda: kopf.made)
+        server.forbidden.add(None)
+        kopf.made[0].ended.set_exception(RuntimeError("vlmservices is forbidden"))
+        await running
+
+    with pytest.raises(WatchFailed, match="vlmservices is forbidden"):
+        asyncio.run(run())
+
+
 def test_kopf_writes_nothing():
-    found = services.settings()
+    found = kopf_thread.settings()
     assert not found.posting.enabled
     assert found.peering.standalone
     assert found.scanning.disabled
