@@ -114,6 +114,12 @@ def test_sigterm_ends_it_cleanly_and_gives_the_lease_back(start: Start, world: W
     assert "Traceback" not in operator.said()
 
 
+def test_operators_with_leases_of_their_own_both_work(start: Start):
+    first = start("--lease-name", "a")
+    second = start("--lease-name", "b")
+    assert [each.metric("vlm_operator_leader") for each in (first, second)] == [1, 1]
+
+
 def test_of_two_operators_one_works_and_the_other_takes_over(start: Start, world: World):
     first = start()
     second = start(until="standing by")

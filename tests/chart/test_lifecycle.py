@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chart.installing import CRD, NAMESPACE, Cluster, empty_cluster
-from chart.rendering import CHART, REPOSITORY
+from chart.rendering import CHART, IMAGE, REPOSITORY, helm
 
 EXAMPLE = REPOSITORY / "examples" / "qwen3-vl-h100.yaml"
 
@@ -42,3 +42,24 @@ def test_an_upgrade_brings_the_crd_up_to_date(cluster: Cluster, tmp_path: Path) 
     assert "forgotten" in cluster.kubectl("get", CRD, "-o", "jsonpath={.spec.names.categories}")
     cluster.helm("upgrade")
     assert json.loads(cluster.kubectl("get", CRD, "-o", "jsonpath={.spec.names.categories}")) == ["all", "vlm"]
+
+
+def test_releases_of_one_name_serve_different_namespaces_of_one_cluster(cluster: Cluster) -> None:
+    for namespace in ("team-a", "team-b", "other-system"):
+        cluster.kubectl("create", "namespace", namespace)
+    cluster.helm("install", values={"watchNamespaces": ["team-a"]})
+    other = {**IMAGE, "watchNamespaces": ["team-b"], "crds": {"install": False}}
+    helm(
+        *("install", "vlm-operator", str(CHART), "--namespace", "other-system", "--kubeconfig", cluster.kubeconfig),
+        values=other,
+    )
+    for namespace, mine, theirs in ((NAMESPACE, "team-a", "team-b"), ("other-system", "team-b", "team-a")):
+        account = f"--as=system:serviceaccount:{namespace}:vlm-operator"
+
+        def may(verb: str, resource: str, where: str, account: str = account) -> str:
+            return cluster.attempt("auth", "can-i", verb, resource, account, "--namespace", where).stdout.strip()
+
+        assert may("list", "nodes", mine) == "yes"
+        assert may("create", "deployments.apps", mine) == "yes"
+        assert may("create", "deployments.apps", theirs) == "no"
+        assert may("update", "leases.coordination.k8s.io/vlm-operator", namespace) == "yes"
