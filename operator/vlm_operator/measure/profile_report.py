@@ -13,6 +13,7 @@ from vlm_operator.measure.timeline import SHOWN, Stage
 IDLE: Final = "idle"
 NOTE: Final = (
     "The shares are of the time of all kernels; where several ran at once they add up to more than the time that passed. "
+    "Idle time counts to the stage whose kernel ends it. "
     "A GEMM counts as limited by bandwidth where it does fewer operations for each byte than the device's arithmetic and "
     "memory allow at their best (the roofline's ridge, dense BF16, by the data sheet); bytes are those that must move once."
 )
