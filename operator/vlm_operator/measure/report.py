@@ -94,7 +94,7 @@ def _result(result: Result, *, several: bool) -> list[str]:
     rounds = max((s.rounds for s in result.summaries), default=0)
     parts.append(
         paragraph(
-            f"The load: {result.load.sentence()}. {rounds} rounds; every image is seen once; seeds from {result.seed}."
+            f"The load: {result.load.sentence()}. {rounds} rounds; each request has images of its own; seeds from {result.seed}."
         )
     )
     if not result.summaries:

@@ -13,6 +13,7 @@ import pytest
 from unit.measure.rounds import LOAD, result, round_at
 
 from vlm_operator.cli import bench
+from vlm_operator.cli.bench_measure import Bench
 from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.main import main
 from vlm_operator.cli.records import Records
@@ -102,7 +103,7 @@ def test_of_each_setting_one_that_cannot_be_left_out_does_not_take_the_others_wi
         ("remember", lambda *_: None),
     ):
         monkeypatch.setattr(bench, name, stand_in)
-    monkeypatch.setattr(bench.Bench, "beside_twin", measure)
+    monkeypatch.setattr(Bench, "beside_twin", measure)
     assert main(["bench", "vlm", "--each", "--folder", str(tmp_path / "kept"), "-o", "json"]) == 0
     out, errors = capsys.readouterr()
     assert [each["targets"][1]["name"] for each in json.loads(out)] == ["b=0"]

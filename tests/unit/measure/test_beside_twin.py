@@ -1,0 +1,255 @@
+"""A service beside its twin: what is made when, and that nothing is measured that is no twin."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.cli.builders import H100, node
+from unit.measure.api import Api
+from unit.measure.rounds import LOAD, round_at
+from unit.measure.test_twin import in_force, planned, raw
+
+from vlm_api.status import PlanStatus, VLMService
+from vlm_operator.cli import bench_measure, load_job, temporary
+from vlm_operator.cli.bench_measure import Bench, Followed
+from vlm_operator.cli.bench_targets import Measured, Standing, against, standing
+from vlm_operator.cli.bench_twin import twin_target
+from vlm_operator.cli.cluster import Connection
+from vlm_operator.cli.errors import ClusterError
+from vlm_operator.cli.inputs import ClusterObjects
+from vlm_operator.cli.records import Records
+from vlm_operator.facts.nodes import node_facts
+from vlm_operator.kube import kinds
+from vlm_operator.kube.client import ApiError
+from vlm_operator.measure.target import Target
+from vlm_operator.measure.twin import Change, twin_manifest
+from vlm_operator.planning import Cluster, make_plan
+
+CHANGE = Change("prefill_decode_interval", 0, 22)
+STANDING = Standing(1, frozenset({"a"}))
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "engine"}]}}
+
+
+def subject(replicas: int = 1, **spec: Any) -> Measured:
+    service, plan = planned(**spec)
+    plan = plan.model_copy(update={"hash": "ab12"})
+    target = Target("qwen3-vl", "http://qwen3-vl.team.svc:30000", "/models", "qwen3-vl", settings=("page_size",))
+    return Measured(raw(**spec), service, plan, TEMPLATE, target, replicas, STANDING)
+
+
+@dataclass(frozen=True)
+class OneNode(Connection):
+    """A cluster of one node, with a twin that says about itself what it is told to, the last for ever."""
+
+    devices: int = 8
+    statuses: list[Any] = field(default_factory=list)
+
+    def objects(self) -> ClusterObjects:
+        return ClusterObjects((node(labels=H100, devices=self.devices),), ())
+
+    def service(self, name: str) -> dict[str, Any]:
+        self.client.requests.append("look at the twin")  # type: ignore[attr-defined]
+        found = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        if isinstance(found, ApiError):
+            raise ClusterError(found.message) from found
+        return {"status": found}
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        return []
+
+
+def one_node(api: Api, devices: int = 8, *statuses: Any) -> OneNode:
+    return OneNode(api, "team", devices, [*statuses])  # type: ignore[arg-type]
+
+
+def twins_plan(change: Change = CHANGE) -> PlanStatus:
+    """As the operator makes it."""
+    made = twin_manifest(raw(), change, name="qwen3-vl-ab12cd", owner={}, plan=subject().plan)
+    nodes = Cluster(nodes=(node_facts(node(labels=H100, devices=8), [], "nvidia.com/gpu"),), in_use={})
+    return in_force(make_plan(VLMService.model_validate(made), nodes, runtime_image="x"))
+
+
+def status(ready: int = 0, reason: str = "Starting", plan: PlanStatus | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": reason, "message": ""}],
+        "readyReplicas": ready,
+    }
+    if plan is not None:
+        found["plan"] = {**plan.model_dump(mode="json", by_alias=True), "hash": "cd34"}
+    return found
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temporary, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(load_job, "PAUSE_SECONDS", 0.001)
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+def bench(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, connection: Connection, ours: Measured, found: Followed | None = None
+) -> Bench:
+    """What is measured is made up, the rest is real."""
+    monkeypatch.setattr(bench_measure, "measured", lambda *_: ours)
+    monkeypatch.setattr(bench_measure, "follow", lambda *_: found or Followed(rounds(), complete=True))
+    monkeypatch.setattr(Measured, "changed", lambda *_: None)
+    options = argparse.Namespace(name="qwen3-vl", rounds=6, start_timeout=5, image=None)
+    return Bench(options, connection, ours, LOAD, [], Records.begin(str(folder / "kept"), "qwen3-vl"), 7)
+
+
+def rounds() -> list[Any]:
+    return [round_at(n, t, 4.0 * (1.2 if t else 1.0) + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
+
+
+def test_nothing_is_sent_before_all_replicas_of_the_twin_are_ready(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = twins_plan()
+    cluster = one_node(api, 8, status(), status(1, plan=plan), status(2, plan=plan), status(3, "Serving", plan))
+    made: list[dict[str, Any]] = []
+    create = api.create
+    monkeypatch.setattr(api, "create", lambda kind, manifest: made.append(manifest) or create(kind, manifest))  # type: ignore[func-returns-value]
+    result = bench(monkeypatch, tmp_path, cluster, subject(3)).beside_twin(CHANGE)
+    job, twin = made
+    assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (0, 1)
+    assert twin["spec"]["replicas"] == 3
+    assert twin["metadata"]["ownerReferences"][0]["uid"] == api.create(kinds.JOB, job)["metadata"]["uid"]
+    looks = ["look at the twin"] * 4
+    assert api.requests[:7] == ["create Job", "create VLMService", *looks, "merge Job {'spec': {'parallelism': 1}}"]
+    assert result.targets == ("qwen3-vl", "prefill_decode_interval=0")
+    assert result.comparisons[0].winner == "qwen3-vl"
+
+
+def test_a_twin_that_the_operator_plans_otherwise_is_removed_before_anything_is_sent(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    same = subject().plan
+    cluster = one_node(api, 8, status(), status(plan=same))
+    with pytest.raises(ClusterError, match="is not measured: the twin has 22 as the service does"):
+        bench(monkeypatch, tmp_path, cluster, subject()).beside_twin(CHANGE)
+    assert api.objects == {}
+    assert not any(request.startswith("merge") for request in api.requests)
+
+
+def test_the_plan_that_the_twin_really_got_is_what_is_told(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = twins_plan()
+    settings = [s.model_copy(update={"value": 16}) if s.name == "max_running_requests" else s for s in plan.settings]
+    cluster = one_node(api, 8, status(1, plan=plan.model_copy(update={"settings": settings})))
+    result = bench(monkeypatch, tmp_path, cluster, subject()).beside_twin(CHANGE)
+    [said] = [note for note in result.notes if "besides" in note]
+    ours = next(s.value for s in subject().plan.settings if s.name == "max_running_requests")
+    assert said == (
+        f"besides prefill_decode_interval qwen3-vl and its twin differ in: max_running_requests: {ours} and 16"
+    )
+
+
+def test_an_api_server_that_is_away_while_the_twin_starts_ends_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    away: Any = ApiError(503, "ServiceUnavailable", "shutting down")
+    cluster = one_node(api, 8, status(), away, away, status(1, plan=twins_plan()))
+    assert bench(monkeypatch, tmp_path, cluster, subject()).beside_twin(CHANGE).complete
+
+
+def test_each_twin_gets_images_that_the_service_has_not_seen(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = one_node(api, 8, status(1, plan=twins_plan()))
+    measuring = bench(monkeypatch, tmp_path, cluster, subject())
+    first, second = measuring.beside_twin(CHANGE), measuring.beside_twin(CHANGE)
+    # A warm-up and six rounds of each.
+    assert (first.seed, second.seed) == (7, 7 + 2 + 12)
+
+
+def test_a_result_is_kept_though_the_twin_cannot_be_removed(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(request: str) -> None:
+        if request == "delete VLMService":
+            raise ApiError(403, "Forbidden", "you may not")
+
+    api.before = refuse
+    measuring = bench(monkeypatch, tmp_path, one_node(api, 8, status(1, plan=twins_plan())), subject())
+    assert measuring.beside_twin(CHANGE).complete
+    assert (tmp_path / "kept" / "result.json").exists()
+    assert "could not be removed" in measuring.left[0]
+
+
+def test_a_service_that_was_scaled_between_two_twins_is_not_measured_on(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measuring = bench(monkeypatch, tmp_path, one_node(api, 8, status()), subject(3))
+    monkeypatch.setattr(bench_measure, "measured", lambda *_: subject(2))
+    with pytest.raises(ClusterError, match="ready replicas: 3, now 2"):
+        measuring.beside_twin(CHANGE)
+    assert api.requests == []
+
+
+def test_no_winner_is_named_where_replicas_came_or_went_meanwhile(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measuring = bench(monkeypatch, tmp_path, one_node(api, 8, status(1, plan=twins_plan())), subject())
+    why = "1 replicas of qwen3-vl answered at first, and 2 at the end"
+    monkeypatch.setattr(Measured, "changed", lambda *_: why)
+    result = measuring.beside_twin(CHANGE)
+    [comparison] = result.comparisons
+    assert comparison.winner is None
+    assert comparison.sentence().startswith(f"no verdict: {why}")
+    assert comparison.to_json()["ratios"]["requests/s"]["ratio"] > 1.1
+
+
+def pod(uid: str, ready: str = "True", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, **metadata}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+def test_replicas_that_came_went_or_were_replaced_are_noticed() -> None:
+    before = standing([pod("a"), pod("b")])
+    assert before.changed("vlm", standing([pod("b"), pod("a")])) is None
+    going = pod("c", deletionTimestamp="now")
+    assert before.changed("vlm", standing([pod("a"), pod("b"), going])) is None
+    said = before.changed("vlm", standing([pod("a"), pod("b"), pod("c")]))
+    assert said == "2 replicas of vlm answered at first, and 3 at the end"
+    assert before.changed("vlm", standing([pod("a"), pod("c")])) == "pods of vlm were replaced meanwhile"
+
+
+def test_a_twin_needs_room_for_as_many_replicas_as_the_service_has(api: Api) -> None:
+    with pytest.raises(
+        ClusterError, match="it takes 3 pods of 1 devices, as many as the service, and there is room for 2"
+    ):
+        twin_target(one_node(api, 2), subject(3), CHANGE, suffix="ab12cd", replicas=3)
+    assert twin_target(one_node(api, 3), subject(3), CHANGE, suffix="ab12cd", replicas=3).replicas == 3
+
+
+def test_a_twin_that_would_be_the_same_is_refused_before_it_is_made(api: Api) -> None:
+    ours = subject(engine={"settings": {"prefill_decode_interval": 22}})
+    with pytest.raises(ClusterError, match="without your own value the plan sets prefill_decode_interval to 22"):
+        twin_target(one_node(api), ours, Change("prefill_decode_interval", None, 22), suffix="ab12cd")
+
+
+def test_where_the_operator_plans_otherwise_than_the_command_its_own_plan_decides(api: Api) -> None:
+    ours = subject(engine={"settings": {"prefill_decode_interval": 22}})
+    # A measured set of the cluster's own, of which the command knows nothing.
+    settings = [
+        s.model_copy(update={"value": 7}) if s.name == "max_running_requests" else s for s in ours.plan.settings
+    ]
+    ours = replace(ours, plan=ours.plan.model_copy(update={"settings": settings}))
+    prepared = twin_target(one_node(api), ours, Change("prefill_decode_interval", None, 22), suffix="ab12cd")
+    assert prepared.contrast.refusal is not None
+
+
+def test_other_services_with_other_replicas_are_compared_with_a_word_on_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vlm_operator.cli.bench_targets.measured", lambda *_, **__: subject(3))
+    other = against(one_node(api), subject(1), argparse.Namespace(against="other"))
+    assert other.notes[0].startswith("qwen3-vl has 1 ready replicas and other has 3")
