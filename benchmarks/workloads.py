@@ -25,11 +25,12 @@ from minicluster.paths import SHARE, tool
 from minicluster.ports import LOOPBACK, free_port
 from minicluster.shell import Argument
 from vlm_api.names import RUNTIME_PORT
-from vlm_api.report import Report
+from vlm_api.report import Phase, Report
 
 ROUTE = ["local", SIMULATED_PODS.replace(".1/", ".0/"), "dev", "lo"]
 # Heartbeats of a thousand nodes are work of their own for the API server; without them, nobody may miss them.
 CONTROLLERS = "*,-node-lifecycle-controller"
+_READY = Report(plan_hash="", phase=Phase.READY, ready=True, asked=True, elapsed_seconds=0, budget_seconds=1)
 
 
 @contextlib.contextmanager
@@ -71,7 +72,7 @@ def _listening() -> list[str]:
 @contextlib.contextmanager
 def _runtimes() -> Iterator[None]:
     """Every simulated pod says that its engine was asked, and tells no setting."""
-    said = Report(ready=True, asked=True).model_dump_json(by_alias=True).encode()
+    said = _READY.model_dump_json(by_alias=True).encode()
 
     class Runtime(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -76,8 +76,8 @@ class Observed:
     """A difference between the plan and a node of its pods that has lasted."""
     missing: str | None = None
     """Pods of groups that nobody has made for a while."""
-    workload: bool = False
-    """Whether there is a Deployment or LeaderWorkerSet."""
+    workload: Mapping[str, Any] | None = None
+    """The live Deployment or LeaderWorkerSet."""
     autoscaler: Mapping[str, Any] | None = None
     """The live HorizontalPodAutoscaler."""
 

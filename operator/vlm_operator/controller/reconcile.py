@@ -110,7 +110,7 @@ class Reconciler:
         resource = service.spec.hardware.resource_name
         differs = difference(seen.plan, engines, lambda name: self.inventory.node(name, resource))
         drift, drifting = self.drifts.lasting(key, differs, told_before(told))
-        workload = workload_of(owned)
+        workload = seen.workload or workload_of(owned)
         short = missing_pods(workload, engines)
         missing, shrinking = self.shortages.lasting(key, short, missing_before(told))
         seen = replace(
@@ -120,7 +120,7 @@ class Reconciler:
             drift=drift,
             missing=missing,
             replicas=replace(seen.replicas, overdue=seen.replicas.overdue or overdue(workload, seen.plan, now)),
-            workload=seen.workload or workload is not None,
+            workload=workload,
             autoscaler=autoscaler_of(owned),
         )
         status = self._report(service, raw, seen, now)
@@ -178,7 +178,7 @@ class Reconciler:
         self._tell_done(raw, done)
         now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
         workload = workload_of(now, manifests)
-        return replace(seen, problem=_problem(done), replicas=replicas(workload), workload=workload is not None)
+        return replace(seen, problem=_problem(done), replicas=replicas(workload), workload=workload)
 
     def _count_on(self, service: VLMService, raw: Json, labelled: list[Json]) -> Json | None:
         """While no new plan is in force, pods of the one before stay as they are, but how many is still decided: by

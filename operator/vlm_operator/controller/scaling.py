@@ -36,7 +36,9 @@ def keep_count(manifests: list[Json], owned: list[Json], service: VLMService) ->
 def says_count(service: VLMService) -> bool:
     """Whether somebody has said a number of replicas. The API server's default of 1 looks the same as a 1 in the spec.
 
-    What a client has applied tells: by its managed fields, or by the annotation of a client-side ``kubectl apply``.
+    What a client has applied tells: by its managed fields, or by the annotation of a client-side ``kubectl apply``. Whoever
+    creates an object is entered with all of its fields, defaults too, and with the model, which every service has; a later
+    change is entered with what it has changed.
     """
     if service.spec.replicas not in (None, 1):
         return True
@@ -45,8 +47,9 @@ def says_count(service: VLMService) -> bool:
     if applied is not None:
         with contextlib.suppress(ValueError, AttributeError):
             return "replicas" in (json.loads(applied).get("spec") or {})
-    fields = (e.get("fieldsV1") or {} for e in metadata.get("managedFields") or [])
-    return any("f:replicas" in (f.get("f:spec") or {}) for f in fields)
+    entries = metadata.get("managedFields") or []
+    fields = [(e.get("operation"), (e.get("fieldsV1") or {}).get("f:spec") or {}) for e in entries]
+    return any("f:replicas" in f and (operation == "Apply" or "f:model" not in f) for operation, f in fields)
 
 
 def scaling_active(service: VLMService, seen: Observed) -> Verdict | None:
@@ -72,7 +75,7 @@ def scaling_active(service: VLMService, seen: Observed) -> Verdict | None:
 def desired(service: VLMService, seen: Observed) -> int:
     """Replicas that are truly wanted: the workload's number where it is there, since an autoscaler may have set it."""
     spec = service.spec
-    if seen.workload:
+    if seen.workload is not None:
         return seen.replicas.wanted
     if spec.suspend:
         return 0

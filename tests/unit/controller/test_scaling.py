@@ -22,6 +22,10 @@ def counts(found: dict[str, Any], **spec: Any) -> list[Any]:
     return [m["spec"].get("replicas") for m in keep_count(WANTED, [found], service(**spec))]
 
 
+def entry(operation: str, *fields: str) -> dict[str, Any]:
+    return {"manager": "m", "operation": operation, "fieldsV1": {"f:spec": {f: {} for f in fields}}}
+
+
 HANDED_OVER = live(manager="vlm-operator-handover")
 AUTOSCALER = {"kind": "HorizontalPodAutoscaler"}
 
@@ -46,10 +50,11 @@ def test_a_number_that_the_spec_says_is_always_applied(spec):
 @pytest.mark.parametrize(
     "metadata",
     [
-        {"managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]},
+        {"managedFields": [entry("Apply", "f:replicas", "f:model")]},
+        {"managedFields": [entry("Update", "f:model"), entry("Update", "f:replicas")]},
         {"annotations": {LAST_APPLIED: '{"spec": {"replicas": 1}}'}},
     ],
-    ids=["server-side", "client-side"],
+    ids=["server-side", "a change", "client-side"],
 )
 def test_one_replica_that_somebody_has_applied_is_no_default(metadata):
     of = service(replicas=1)
@@ -57,6 +62,14 @@ def test_one_replica_that_somebody_has_applied_is_no_default(metadata):
     assert keep_count(WANTED, [HANDED_OVER], of)[0]["spec"].get("replicas") == 1
     of.metadata["annotations"] = {LAST_APPLIED: '{"spec": {}}'}
     assert keep_count(WANTED, [HANDED_OVER], of)[0]["spec"].get("replicas") is None
+
+
+def test_the_default_of_whoever_created_the_service_is_no_number_that_was_said():
+    of = service(replicas=1)
+    of.metadata["managedFields"] = [entry("Update", "f:replicas", "f:model", "f:workload")]
+    assert keep_count(WANTED, [HANDED_OVER], of)[0]["spec"].get("replicas") is None
+    of.metadata["managedFields"].append(entry("Update", "f:replicas"))
+    assert keep_count(WANTED, [HANDED_OVER], of)[0]["spec"].get("replicas") == 1
 
 
 def autoscaler(status: str, reason: str, message: str = "m") -> dict[str, Any]:
@@ -108,8 +121,8 @@ def test_a_missing_adapter_is_told_in_the_autoscalers_own_words_with_a_next_step
         ({"replicas": 3}, Observed(), 3),
         ({"replicas": 3, "suspend": True}, Observed(), 0),
         ({"scaling": {"minReplicas": 2, "maxReplicas": 4}}, Observed(), 2),
-        ({"scaling": {"minReplicas": 2, "maxReplicas": 4}}, Observed(workload=True, replicas=Replicas(wanted=4)), 4),
-        ({"replicas": 3}, Observed(workload=True, replicas=Replicas(wanted=0)), 0),
+        ({"scaling": {"minReplicas": 2, "maxReplicas": 4}}, Observed(workload={}, replicas=Replicas(wanted=4)), 4),
+        ({"replicas": 3}, Observed(workload={}, replicas=Replicas(wanted=0)), 0),
     ],
 )
 def test_desired_is_the_number_that_is_truly_wanted(spec, seen, number):
