@@ -153,9 +153,6 @@ class App:
         return cluster, services
 
     async def _read(self, cluster: Cluster) -> None:
-        await cluster.services.started.wait()
-        # kopf has put its own handlers in their place, which would end its watch and leave the rest running.
-        self._stop_on_signals()
         await cluster.watches.synced()
         await cluster.services.synced()
 

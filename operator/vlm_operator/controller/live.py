@@ -17,6 +17,7 @@ from vlm_api.spec import ModelSpec, VLMServiceSpec
 from vlm_api.status import VLMService, VLMServiceStatus
 from vlm_operator.errors import InvalidInput
 from vlm_operator.kube.client import Json
+from vlm_operator.kube.ownership import owner_name
 from vlm_operator.planning import StoredPlan
 from vlm_operator.render.names import plan_name
 
@@ -60,7 +61,9 @@ def previous_plan(owned: list[Json]) -> StoredPlan | None:
     spec = workload["spec"]
     template = spec.get("template") or spec["leaderWorkerTemplate"]["workerTemplate"]
     plan_hash = (template["metadata"].get("labels") or {}).get(LABEL_PLAN)
-    name = plan_name(str(workload["metadata"]["labels"].get(LABEL_SERVICE)), str(plan_hash))
+    # By its owner: its own labels are anybody's to change.
+    service = owner_name(workload) or (workload["metadata"].get("labels") or {}).get(LABEL_SERVICE)
+    name = plan_name(str(service), str(plan_hash))
     for config_map in owned:
         if config_map["kind"] == "ConfigMap" and config_map["metadata"]["name"] == name:
             data = config_map.get("data") or {}

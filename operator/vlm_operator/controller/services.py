@@ -90,6 +90,9 @@ class Services:
         loop, began = asyncio.get_running_loop(), time.monotonic()
         self._regroup.clear()
         served = self._served()
+        if self._several and not served:
+            # To kopf none would mean all.
+            raise WatchFailed("; ".join(sorted(set(self._refused.values()))))
 
         def changed(event: Mapping[str, Any]) -> None:
             listed = event["type"] is None

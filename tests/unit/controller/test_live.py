@@ -38,6 +38,15 @@ def test_a_label_that_somebody_took_off_the_workload_does_not_lose_the_plan():
     assert previous_plan(objects) is not None
 
 
+def test_a_label_that_names_another_service_does_not_lose_the_plan():
+    objects = live()
+    owner = {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService", "name": "vlm", "uid": "u", "controller": True}
+    for found in objects:
+        found["metadata"]["ownerReferences"] = [owner]
+    objects[-1]["metadata"]["labels"]["vlmserve.dev/service"] = "debug"
+    assert previous_plan(objects) is not None
+
+
 def test_a_plan_of_a_newer_operator_is_read_without_what_is_unknown():
     objects = live()
     data = objects[0]["data"]
