@@ -34,9 +34,9 @@ _KERNELS: Final = (
     (Work.COMMUNICATION, _pattern(r"nccl", r"all_?reduce", r"all_?gather", r"reduce_?scatter", r"all_?to_?all",
                                   r"cross_device_reduce", r"nvshmem", r"deep_?ep", r"mscclpp", r"multimem")),
     (Work.NORMALISATION, _pattern(r"(rms|layer|group|batch|l2|qk)_?norm", r"norm_(rope_)?kernel", r"::norm::")),
-    (Work.OTHER, _pattern(r"flashinfer::(activation|sampling|rope)", r"rotary", r"act_and_mul", r"top_?[kp]_?")),
+    (Work.OTHER, _pattern(r"flashinfer::(activation|sampling|rope)", r"rotary", r"act_and_mul", r"(?<![a-z])top_?[kp](?!softmax)")),
     (Work.COPY, _pattern(r"Append\w*Paged")),
-    (Work.ATTENTION, _pattern(r"flash_?attn", r"flash::", r"flash_(fwd|bwd|fprop)", r"fmha", r"attention", r"attn", r"sdpa",
+    (Work.ATTENTION, _pattern(r"flash_?attn", r"flash::", r"\dflash\d", r"flash_(fwd|bwd|fprop)", r"fmha", r"attention", r"attn", r"sdpa",
                               r"(Decode|Prefill|POD)With\w*KVCache", r"PersistentVariableLengthMergeStates",
                               r"merge_?state", r"^_fwd_kernel(?!_(ep|expand|fill|masked))", r"_fwd_grouped_kernel",
                               r"^_fwd_(kv|diag|none_diag)_", r"paged_?kv_?cache", r"\bmha\b", r"\bmla\b")),
@@ -44,7 +44,7 @@ _KERNELS: Final = (
                          r"fused_moe", r"grouped_mm", r"\bmm_kernel", r"scaled_mm", r"\bbmm_", r"mul_mat", r"marlin", r"cask",
                          r"tensorop", r"wgmma", r"implicit_convolve", r"\bconv(?!ert)")),
     (Work.COPY, _pattern(r"mem(cpy|set)", r"copy", r"\bcat", r"CatArray", r"index", r"gather", r"scatter", r"transpose",
-                         r"(?<!pre)fill", r"store_(kv|cache)", r"set_kv", r"concat")),
+                         r"(?<!pre)fill", r"store_(kv|cache)", r"set_(\w+_)?kv", r"concat")),
 )  # fmt: skip
 _OPERATORS: Final = (
     (Work.COMMUNICATION, _pattern(r"^c10d::", r"^gloo:", r"^nccl:", r"all_?reduce", r"all_?gather")),
