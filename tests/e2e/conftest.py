@@ -43,6 +43,7 @@ class Served:
     def spec(self) -> services.Spec:
         spec = services.cpu(security={"apiKeySecretRef": {"name": "client-key", "key": "key"}})
         spec["replicas"] = 1  # said, so that applying it ends a pause
+        spec["engine"]["args"] = ["--schedule-conservativeness", "0.9"]  # for the tests that leave a setting out
         spec["model"] |= {"name": MODEL_NAME, "tokenSecretRef": {"name": "hub", "key": "token"}}
         return spec
 

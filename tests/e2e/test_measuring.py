@@ -127,6 +127,25 @@ def test_a_twin_that_runs_one_request_at_a_time_is_named_slower(vlm: Command, se
     assert vlm.left_behind() == []
 
 
+def test_each_setting_is_left_out_wherever_it_was_said(vlm: Command, served: Served, record_property: Record) -> None:
+    begun = time.monotonic()
+    code, out, errors = vlm("bench", served.name, "--each", *LOAD, "-o", "json")
+    record_property("--each with one twin", f"{time.monotonic() - begun:.0f} s")
+    assert code == 0, errors
+    # The one that the service's args have; what the operator sets on a CPU cannot be left out, which is told.
+    [found] = json.loads(out)
+    assert found["change"] == {"setting": "schedule_conservativeness", "service": 0.9, "twin": None}
+    with_it, without = found["targets"]
+    assert (with_it["name"], without["name"]) == (served.name, "without schedule_conservativeness")
+    assert with_it["engine"]["settings"]["schedule_conservativeness"] == 0.9
+    assert without["engine"]["settings"]["schedule_conservativeness"] == 1.0
+    assert [target["results"][0]["failures"] for target in (with_it, without)] == [0, 0]
+    assert found["comparisons"][0]["withheld"] is None
+    assert "note: not measured: max_running_requests cannot be left out" in errors
+    assert not any("besides" in note for note in found["notes"])
+    assert vlm.left_behind() == []
+
+
 def test_another_server_that_speaks_the_openai_api_is_measured_to_the_end(
     vlm: Command, served: Served, record_property: Record
 ) -> None:

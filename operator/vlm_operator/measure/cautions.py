@@ -66,24 +66,27 @@ def not_in_force(change: Change | None, ours: Mapping[str, Any], theirs: Mapping
     """Why the setting was not what was measured, by what both engines told; None where it was, or where they do not tell."""
     if change is None or change.name not in theirs:
         return None
-    name, told = change.name, theirs[change.name]
-    if (
-        change.measured is not None
-        and _scalar(change.measured)
-        and _scalar(told)
-        and plain(told) != plain(change.measured)
-    ):
-        return f"the twin was to have {name}={word(change.measured)} and tells {word(told)}"
-    if name in ours and plain(ours[name]) == plain(told):
+    name, told, own = change.name, theirs[change.name], ours.get(change.name)
+    if own is not None and plain(own) == plain(told):
         return f"the twin and the service both tell {name}={word(told)}"
+    # An engine that makes something else of the setting, such as a share for each rank, does so in both.
+    rewritten = _other(own, change.planned)
+    if _other(told, change.measured) and not rewritten:
+        return f"the twin was to have {name}={word(change.measured)} and tells {word(told)}"
     return None
 
 
-def _scalar(value: Any) -> bool:
-    """Maps and lists may be told in another form than they were planned in."""
-    return isinstance(value, (str, int, float))
+def _other(told: Any, planned: Any) -> bool:
+    """Whether another value is told than planned. Maps and lists may be told in another form, so they never are."""
+    if not isinstance(told, (str, int, float)) or not isinstance(planned, (str, int, float)):
+        return False
+    return plain(told) != plain(planned)
 
 
 def plain(value: Any) -> str:
-    """``/server_info`` tells variables as texts and flags as values."""
-    return str(value).lower()
+    """``/server_info`` tells variables as texts and flags as values; 1 and 1.0 are the same."""
+    text = str(value).lower()
+    try:
+        return repr(float(text))
+    except ValueError:
+        return text

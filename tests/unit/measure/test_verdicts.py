@@ -41,7 +41,7 @@ CHANGED = Change("chunked_prefill_size", 4096, 8192)
 @pytest.mark.parametrize(
     ("change", "ours", "theirs", "why"),
     [
-        (CHANGED, 8192, 8192, "the twin was to have chunked_prefill_size=4096 and tells 8192"),
+        (CHANGED, 8192, 8192, "the twin and the service both tell chunked_prefill_size=8192"),
         (CHANGED, 8192, 2048, "the twin was to have chunked_prefill_size=4096 and tells 2048"),
         (Change("a", None, 5), 5, 5, "the twin and the service both tell a=5"),
         (Change("a", {"image": 2}, {"image": 1}), {"image": 1}, {"image": 1}, "the twin and the service both tell a="),
@@ -62,6 +62,8 @@ def test_a_setting_that_is_not_in_force_in_the_twin_gets_no_verdict(
         (CHANGED, 8192, 4096),
         (CHANGED, 8192, None),
         (CHANGED, 8192, "4096"),
+        (CHANGED, 4096, 2048),  # a half for each of two ranks, in both
+        (Change("a", 1, 0.9), 0.9, 1.0),
         (Change("a", True, None), None, "True"),
         (Change("a", {"image": 2}, {"image": 1}), '{"image": 1}', '{"image": 2}'),
     ],
