@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from vlm_operator.cli.bench_targets import Measured, Other, measured
-from vlm_operator.cli.bench_twin import start, twin_target
+from vlm_operator.cli.bench_twin import Prepared, start, twin_target
 from vlm_operator.cli.cluster import Connection
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.load_job import LoadJob, running, twin
@@ -65,17 +65,22 @@ class Bench:
         with (
             job.progress as progress,
             running(self.connection, job.manifest(waits_seconds=seconds), self.left) as made,
-            twin(self.connection, prepared.manifest(made.owner), self.left),
         ):
-            contrast = start(self.connection, prepared, seconds, progress.say)
-            job.notes += [said] if (said := contrast.note(self.subject.service.name)) else []
-            made_twin = measured(self.connection, prepared.name)
-            made.go()
-            found = follow(made, progress, self.records)
-            if replicas > 1:
-                # Read behind one address, each time of another replica.
-                found.rounds = [each if each.target == 0 else replace(each, counters={}) for each in found.rounds]
-            return job.result(found, [self.subject, made_twin], contrast.change)
+            # It waits already. Who may not patch Jobs learns it now, not when the twin has started.
+            made.allow(0)
+            with twin(self.connection, prepared.manifest(made.owner), self.left):
+                return self._with_twin(prepared, job, made, progress)
+
+    def _with_twin(self, prepared: Prepared, job: _Job, made: LoadJob, progress: Progress) -> Result:
+        contrast = start(self.connection, prepared, self.options.start_timeout, progress.say)
+        job.notes += [said] if (said := contrast.note(self.subject.service.name)) else []
+        made_twin = measured(self.connection, prepared.name)
+        made.allow(1)
+        found = follow(made, progress, self.records)
+        if prepared.replicas > 1:
+            # Read behind one address, each time of another replica.
+            found.rounds = [each if each.target == 0 else replace(each, counters={}) for each in found.rounds]
+        return job.result(found, [self.subject, made_twin], contrast.change)
 
     def _name(self) -> str:
         return f"{self.options.name}-bench-{secrets.token_hex(3)}"
@@ -127,7 +132,8 @@ class _Job:
         notes, withheld = [*self.notes, *found.notes], None
         failed = found.error is not None or any(each.failures for each in found.rounds)
         try:
-            changes = [why for each in services if (why := each.changed(bench.connection)) is not None]
+            found_changes = (each.changed(bench.connection) for each in services)
+            changes = list(dict.fromkeys(why for why in found_changes if why is not None))
             if changes and len(self._targets) > 1:
                 withheld = "; ".join(changes)
             notes += changes

@@ -73,14 +73,13 @@ class LoadJob:
                 raise ClusterError(f"the pod of Job {self.name} was removed by somebody else before it was done")
             pod = found
 
-    def go(self) -> None:
-        """Lets a Job that waits make its pod. Raises ClusterError."""
+    def allow(self, count: int) -> None:
+        """How many pods the Job may have: with 0 it waits, with 1 it begins. Raises ClusterError."""
 
         def ask() -> None:
+            patch = {"spec": {"parallelism": count}}
             with asking():
-                self.connection.client.merge(
-                    kinds.JOB, self.connection.namespace, self.name, {"spec": {"parallelism": 1}}
-                )
+                self.connection.client.merge(kinds.JOB, self.connection.namespace, self.name, patch)
 
         patiently(ask)
 

@@ -123,7 +123,8 @@ def test_nothing_is_sent_before_all_replicas_of_the_twin_are_ready(
     assert twin["spec"]["replicas"] == 3
     assert twin["metadata"]["ownerReferences"][0]["uid"] == api.create(kinds.JOB, job)["metadata"]["uid"]
     looks = ["look at the twin"] * 4
-    assert api.requests[:7] == ["create Job", "create VLMService", *looks, "merge Job {'spec': {'parallelism': 1}}"]
+    waits, begins = (f"merge Job {{'spec': {{'parallelism': {count}}}}}" for count in (0, 1))
+    assert api.requests[:8] == ["create Job", waits, "create VLMService", *looks, begins]
     assert result.targets == ("qwen3-vl", "prefill_decode_interval=0")
     assert result.comparisons[0].winner == "qwen3-vl"
 
@@ -136,7 +137,21 @@ def test_a_twin_that_the_operator_plans_otherwise_is_removed_before_anything_is_
     with pytest.raises(ClusterError, match="is not measured: the twin has 22 as the service does"):
         bench(monkeypatch, tmp_path, cluster, subject()).beside_twin(CHANGE)
     assert api.objects == {}
-    assert not any(request.startswith("merge") for request in api.requests)
+    assert not any("'parallelism': 1" in request for request in api.requests)
+
+
+def test_who_may_not_patch_jobs_learns_it_before_a_twin_is_made(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(request: str) -> None:
+        if request.startswith("merge"):
+            raise ApiError(403, "Forbidden", "you may not patch jobs")
+
+    api.before = refuse
+    with pytest.raises(ClusterError, match="you may not patch jobs"):
+        bench(monkeypatch, tmp_path, one_node(api, 8, status()), subject()).beside_twin(CHANGE)
+    assert api.objects == {}
+    assert "create VLMService" not in api.requests
 
 
 def test_the_plan_that_the_twin_really_got_is_what_is_told(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from unit.measure.rounds import LOAD, result, round_at
@@ -83,17 +83,10 @@ def test_one_thing_is_compared_at_a_time(options: list[str], capsys: pytest.Capt
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def test_of_each_setting_one_that_cannot_be_left_out_does_not_take_the_others_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, changes: list[Change], measure: Callable[[Bench, Change], Result]
 ) -> None:
-    rounds = [round_at(n, t, 4.0 + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
-    changes = [Change("a", 0, 22), Change("b", 0, 22)]
-
-    def measure(measuring: Any, change: Change) -> Result:
-        if change.name == "a":
-            raise InvalidInput("spec.engine.settings.a", "0 cannot be")
-        return replace(result(rounds, "ours", change.label), change=change)
-
+    """For the cluster and what is measured there."""
     subject = SimpleNamespace(service=None, replicas=1, planned=dict)
     for name, stand_in in (
         ("connect", lambda *_: None),
@@ -104,10 +97,37 @@ def test_of_each_setting_one_that_cannot_be_left_out_does_not_take_the_others_wi
     ):
         monkeypatch.setattr(bench, name, stand_in)
     monkeypatch.setattr(Bench, "beside_twin", measure)
+
+
+def test_of_each_setting_one_that_cannot_be_left_out_does_not_take_the_others_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds = [round_at(n, t, 4.0 + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
+    changes = [Change("a", 0, 22), Change("b", 0, 22)]
+
+    def measure(measuring: Bench, change: Change) -> Result:
+        if change.name == "a":
+            raise InvalidInput("spec.engine.settings.a", "0 cannot be")
+        return replace(result(rounds, "ours", change.label), change=change)
+
+    stand_in(monkeypatch, changes, measure)
     assert main(["bench", "vlm", "--each", "--folder", str(tmp_path / "kept"), "-o", "json"]) == 0
     out, errors = capsys.readouterr()
     assert [each["targets"][1]["name"] for each in json.loads(out)] == ["b=0"]
     assert "note: not measured: a=0: spec.engine.settings.a: 0 cannot be" in errors
+
+
+def test_what_could_not_be_removed_makes_the_exit_code_one_though_all_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(measuring: Bench, change: Change) -> Result:
+        measuring.left.append("Job x could not be removed")
+        rounds = [round_at(n, t, 4.0 + 0.01 * n) for n in range(1, 7) for t in (0, 1)]
+        return replace(result(rounds, "ours", change.label), change=change)
+
+    stand_in(monkeypatch, [Change("a", 0, 22)], measure)
+    assert main(["bench", "vlm", "--without", "a", "--folder", str(tmp_path / "kept"), "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["complete"]
 
 
 def test_each_is_a_list_in_json_however_many_settings_there_are_and_tells_what_it_leaves_aside(
