@@ -22,6 +22,7 @@ from vlm_operator.cli.cluster import Connection
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.inputs import ClusterObjects
 from vlm_operator.cli.records import Records
+from vlm_operator.facts.models import model_facts
 from vlm_operator.facts.nodes import node_facts
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError
@@ -69,8 +70,11 @@ def one_node(api: Api, devices: int = 8, *statuses: Any) -> OneNode:
 def twins_plan(change: Change = CHANGE) -> PlanStatus:
     """As the operator makes it."""
     made = twin_manifest(raw(), change, name="qwen3-vl-ab12cd", owner={}, plan=subject().plan)
-    nodes = Cluster(nodes=(node_facts(node(labels=H100, devices=8), [], "nvidia.com/gpu"),), in_use={})
-    return in_force(make_plan(VLMService.model_validate(made), nodes, runtime_image="x"))
+    return in_force(make_plan(VLMService.model_validate(made), one_hopper(), runtime_image="x"))
+
+
+def one_hopper() -> Cluster:
+    return Cluster(nodes=(node_facts(node(labels=H100, devices=8), [], "nvidia.com/gpu"),), in_use={})
 
 
 def status(ready: int = 0, reason: str = "Starting", plan: PlanStatus | None = None) -> dict[str, Any]:
@@ -249,6 +253,16 @@ def test_a_twin_that_would_be_the_same_is_refused_before_it_is_made(api: Api) ->
     ours = subject(engine={"settings": {"prefill_decode_interval": 22}})
     with pytest.raises(ClusterError, match="without your own value the plan sets prefill_decode_interval to 22"):
         twin_target(one_node(api), ours, Change("prefill_decode_interval", None, 22), suffix="ab12cd")
+
+
+def test_what_the_operator_read_from_the_models_files_counts_for_the_twin_as_well(api: Api) -> None:
+    facts = model_facts(subject().service.spec.model)
+    spec = {**raw()["spec"], "model": {"uri": "pvc://models/my-finetune"}}
+    service = VLMService.model_validate({**raw(), "spec": spec})
+    plan = in_force(make_plan(service, one_hopper(), runtime_image="x", inspected=facts))
+    ours = replace(subject(), raw={**raw(), "spec": spec}, service=service, plan=plan, inspected=facts)
+    prepared = twin_target(one_node(api), ours, CHANGE, suffix="ab12cd")
+    assert (prepared.contrast.others, prepared.contrast.refusal) == ((), None)
 
 
 def test_where_the_operator_plans_otherwise_than_the_command_its_own_plan_decides(api: Api) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from unit.measure.api import Api
@@ -85,6 +86,36 @@ def test_a_second_signal_in_the_middle_of_the_removal_is_told_to_wait(
     said = capfd.readouterr().err
     assert "removing VLMService vlm-ab12cd" in said
     assert "is being removed: wait for it" in said
+
+
+def test_a_second_signal_on_the_way_to_the_removal_changes_nothing(api: Api) -> None:
+    def body() -> None:
+        try:
+            interrupt()
+        finally:
+            interrupt()
+            api.requests.append("on the way")
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(api, body=body)
+    assert "on the way" in api.requests
+    assert api.objects == {}
+
+
+def test_a_signal_in_the_moment_before_the_removal_does_not_keep_it_from_happening(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shields = [interrupt]
+
+    def late_shield() -> AbstractContextManager[None]:
+        if shields:
+            shields.pop()()
+        return shielded()
+
+    monkeypatch.setattr(temporary, "shielded", late_shield)
+    with pytest.raises(KeyboardInterrupt):
+        measure(api)
+    assert api.objects == {}
 
 
 def test_what_nohup_has_ignored_stays_ignored() -> None:
