@@ -106,7 +106,7 @@ def _print_engine(console: Console, result: Result) -> None:
             text = ", ".join(f"{value:,.0f} {what}" for what, value in counted.items())
             console.print(f"{INDENT}{name}: {text}")
         else:
-            console.print(f"{INDENT}{name}: it serves none of the counters that are asked for")
+            console.print(f"{INDENT}{name}: it tells none of the counters that are asked for")
 
 
 def _print_comparison(console: Console, comparison: Comparison) -> None:

@@ -117,8 +117,11 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
     )
     template = json.loads(data[POD_TEMPLATE_KEY])
     facts = status.model.facts if status.model is not None else None
+    stands = standing(pods_now)
+    # The status may be a moment behind the pods.
+    replicas = stands.ready or status.ready_replicas or 1
     return Measured(
-        raw, service, status.plan, template, target, status.ready_replicas or 1, standing(pods_now),
+        raw, service, status.plan, template, target, replicas, stands,
         inspected=None if facts is None else from_api(facts, service.spec.model.uri),
     )  # fmt: skip
 

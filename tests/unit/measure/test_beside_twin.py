@@ -282,3 +282,13 @@ def test_other_services_with_other_replicas_are_compared_with_a_word_on_it(
     monkeypatch.setattr("vlm_operator.cli.bench_targets.measured", lambda *_, **__: subject(3))
     other = against(one_node(api), subject(1), argparse.Namespace(against="other"))
     assert other.notes[0].startswith("qwen3-vl has 1 ready replicas and other has 3")
+
+
+def test_replicas_of_a_twin_have_one_address_so_their_counters_are_left_out_with_a_word_on_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = Followed([replace(r, counters={"sglang:prompt_tokens_total": 5.0}) for r in rounds()], complete=True)
+    cluster = one_node(api, 8, status(2, plan=twins_plan()))
+    result = bench(monkeypatch, tmp_path, cluster, subject(2), found).beside_twin(CHANGE)
+    assert (result.counted(0), result.counted(1)) == ({"prompt tokens": 30.0}, {})
+    assert "the counters of the twin are left out, since its 2 replicas have one address" in result.notes
