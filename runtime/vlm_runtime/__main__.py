@@ -199,13 +199,14 @@ def _supervise(
     def on_line(line: str) -> None:
         if pool.read(line):
             state.saw_pool(pool.seen())
-        phase = phase_of(line)
+        phase = None if state.was_ready else phase_of(line)
         if phase is not None and state.advance(phase):
             output.say(f"{phase.value} after {state.elapsed_seconds:.0f} s")
         lost = fatal(line)
-        if lost is not None:
+        if lost is not None and not engine.listens():
             events.put(Lost(lost))
 
+    engine = EngineProcess(command, output, on_line)
     adopt_orphans()
     watcher = Watcher(
         plan,
@@ -220,7 +221,7 @@ def _supervise(
     )
     supervisor = Supervisor(
         plan,
-        EngineProcess(command, output, on_line),
+        engine,
         state,
         output,
         events,

@@ -18,7 +18,7 @@ from typing import Final
 from vlm_runtime.command import EngineCommand
 from vlm_runtime.failure import Exit
 from vlm_runtime.output import LineSplitter, Output
-from vlm_runtime.processes import children
+from vlm_runtime.processes import children, listens
 from vlm_runtime.sglang import drain_file
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -44,11 +44,17 @@ class EngineProcess:
         self._on_line = on_line
         self._pid = 0
         self._reader: threading.Thread | None = None
+        self._has_listened = False
 
     @property
     def pid(self) -> int:
         """The process number of the engine's main process."""
         return self._pid
+
+    def listens(self) -> bool:
+        """Whether it took its port: then no line of its log tells otherwise, since clients write into that log too."""
+        self._has_listened = self._has_listened or listens(self._pid, self._command.port)
+        return self._has_listened
 
     def start(self) -> None:
         """Starts it, from the thread that lives longest.

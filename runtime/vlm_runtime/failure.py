@@ -13,6 +13,8 @@ from vlm_api.report import Failure
 
 LONGEST_MESSAGE_BYTES: Final = 2000
 _LONGEST_LINE: Final = 400
+# Beyond it stands what clients sent; some of the expressions below take the square of a line's length.
+_READ_CHARACTERS: Final = 2000
 _SHOWN_LINES: Final = 3
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -106,7 +108,7 @@ def classify(
     that the kernel killed for memory since the start. ``device``: the plan's, ``cuda`` or ``cpu``. ``model``: a sentence
     about where the model should be, which comes first where it could not be read.
     """
-    lines = [_COLOUR.sub("", line) for line in lines]
+    lines = [_COLOUR.sub("", line[:_READ_CHARACTERS]) for line in lines]
     when = "while serving" if was_ready else "during its start"
     errors = [line for line in lines if _ERROR_LINE.search(line)]
     shown = last_lines(errors or lines)
@@ -124,8 +126,11 @@ def classify(
 
 
 def fatal(line: str) -> Failure | None:
-    """The failure that a line of the engine's log tells where the engine neither serves nor ends after it."""
-    line = _COLOUR.sub("", line)
+    """The failure that a line of the engine's log tells where the engine neither serves nor ends after it.
+
+    A line alone proves nothing: requests find their way into the log.
+    """
+    line = _COLOUR.sub("", line[:_READ_CHARACTERS])
     if _PORT.search(line):
         return failure("PortInUse", f"The engine cannot listen: {line.strip()[:_LONGEST_LINE]}.")
     return None
@@ -148,7 +153,7 @@ def _reason(
         return "OutOfHostMemory"
     if said(_DEVICE_MEMORY):
         return "OutOfHostMemory" if device == "cpu" else "OutOfDeviceMemory"
-    if said(_PORT):
+    if not was_ready and said(_PORT):
         return "PortInUse"
     if ended.code == 2 and said(_ARGUMENT):
         return "BadArgument"

@@ -16,6 +16,8 @@ from vlm_runtime.redact import Redactor
 # A line of server_args is about 30 kB. Beyond this, a line is cut, since it would have to be kept in memory whole.
 LONGEST_LINE_BYTES: Final = 1 << 20
 KEPT_LINES: Final = 400
+# Of each of them. A request of a client may make a line of a mebibyte, and 400 of those.
+KEPT_CHARACTERS: Final = 4096
 
 # The runtime's own questions, every two seconds: not worth a line in the log of the pod.
 _OWN_PROBE: Final = re.compile(
@@ -49,7 +51,7 @@ class Output:
         """Passes whole lines of the engine on; returns them, redacted, without line ends."""
         lines = [line for line in self._redact(block).splitlines() if not _OWN_PROBE.search(line)]
         now = self._clock()
-        self._tail.extend((now, line) for line in lines)
+        self._tail.extend((now, line[:KEPT_CHARACTERS]) for line in lines)
         if lines:
             self._write("".join(f"{line}\n" for line in lines))
         return lines

@@ -18,15 +18,18 @@ START_ORDER: Final = (
 )
 
 # SGLang's own INFO lines. Those of a group's ranks come in any order; phases only go forward.
+# Nor are they as long as what clients may have written into the others.
+_LONGEST_LINE: Final = 2000
 _SIGNS: Final = (
     (re.compile(r"Load weight begin"), Phase.LOADING_WEIGHTS),
-    (re.compile(r"Capture [\w ]*cuda graph begin", re.IGNORECASE), Phase.CAPTURING_GRAPHS),
+    (re.compile(r"Capture (?:\w+ ){0,6}cuda graph begin", re.IGNORECASE), Phase.CAPTURING_GRAPHS),
     (re.compile(r"Uvicorn running on|Application startup complete"), Phase.WARMING_UP),
 )
 
 
 def phase_of(line: str) -> Phase | None:
     """The phase that begins with this line of the engine's log, or None."""
+    line = line[:_LONGEST_LINE]
     return next((phase for sign, phase in _SIGNS if sign.search(line)), None)
 
 

@@ -5,6 +5,7 @@ A /proc that hides them is no error: then nothing is known.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ PROC: Final = Path("/proc")
 
 # The titles that SGLang gives its workers; without them it can answer nothing.
 _TITLE: Final = b"sglang::"
+# The state TCP_LISTEN in /proc/net/tcp.
+_LISTEN: Final = "0A"
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -66,6 +69,19 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
     return [child for child in _pids(proc) if (stat := _stat(proc, child)) is not None and stat.parent == pid]
 
 
+def listens(pid: int, port: int, proc: Path = PROC) -> bool:
+    """Whether the process itself takes connections on a TCP port. What cannot be read is taken for a yes."""
+    own = proc / str(pid)
+    try:
+        rows = [line.split() for name in ("tcp", "tcp6") for line in _rows(own / "net" / name)]
+        inodes = {
+            f"socket:[{row[9]}]" for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port
+        }
+        return not inodes.isdisjoint(_open_files(own))
+    except (OSError, ValueError, IndexError):
+        return True
+
+
 @dataclass(frozen=True)
 class _Stat:
     state: str
@@ -73,6 +89,20 @@ class _Stat:
     start_ticks: int
     cpu_ticks: int
     """Own, and of children that ended."""
+
+
+def _rows(table: Path) -> list[str]:
+    """A table of /proc/net without its headings; none where the kernel lacks that protocol."""
+    return table.read_text(encoding="ascii").splitlines()[1:] if table.exists() else []
+
+
+def _open_files(own: Path) -> set[str]:
+    """What a process holds open, as the kernel names it: ``socket:[12345]``."""
+    found: set[str] = set()
+    for entry in (own / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.add(os.readlink(entry))
+    return found
 
 
 def _family(pid: int, stats: Mapping[int, _Stat]) -> set[int]:
