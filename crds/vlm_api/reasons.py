@@ -27,6 +27,10 @@ FAILURES: Final[dict[str, str]] = {
     "ConfigurationError": (
         "The engine refused its configuration or could not read the model. See the last lines of the pod's log."
     ),
+    "ImageNotSeen": (
+        "The engine drops images. Serve a vision-language model, or remove what turns its vision off "
+        "(enable_multimodal: false, language_model_only)."
+    ),
     "ModelNotFound": "The model's files are not where spec.model.uri says. Check the URI, the claim and the token.",
     "ModelAccessDenied": (
         "The hub gives the model to nobody without the right token. Put one that may read it into a Secret, and name it "

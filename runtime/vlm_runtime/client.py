@@ -20,6 +20,8 @@ READY_TIMEOUT_SECONDS: Final = 10.0
 METRICS_TIMEOUT_SECONDS: Final = 10.0
 # The pod waits for it before it takes its first request.
 INFO_TIMEOUT_SECONDS: Final = 10.0
+# What is asked about the first image, and once more without it.
+QUESTION: Final = {"type": "text", "text": "What is in this picture?"}
 
 
 class EngineUnreachable(Exception):
@@ -103,10 +105,14 @@ class EngineClient:
 
     def ask_about_image(self, model: str, width: int, height: int, *, timeout_seconds: float) -> Answer:
         """One real question about a generated image of that size in pixels. Raises EngineUnreachable."""
-        content = [
-            {"type": "image_url", "image_url": {"url": data_url(width, height)}},
-            {"type": "text", "text": "What is in this picture?"},
-        ]
+        image = {"type": "image_url", "image_url": {"url": data_url(width, height)}}
+        return self._ask(model, [image, QUESTION], timeout_seconds)
+
+    def ask_without_image(self, model: str, *, timeout_seconds: float) -> Answer:
+        """The same question, about nothing. Raises EngineUnreachable."""
+        return self._ask(model, [QUESTION], timeout_seconds)
+
+    def _ask(self, model: str, content: list[dict[str, Any]], timeout_seconds: float) -> Answer:
         question = {
             "model": model,
             "messages": [{"role": "user", "content": content}],
@@ -116,6 +122,16 @@ class EngineClient:
         return self._request(
             "POST", "/v1/chat/completions", body=json.dumps(question).encode(), timeout=timeout_seconds
         )
+
+    def understands_images(self) -> bool | None:
+        """Whether the engine calls its model one that understands images; None where it does not say."""
+        try:
+            answer = self._request("GET", "/model_info", timeout=INFO_TIMEOUT_SECONDS)
+            told = answer.json() if answer.status == 200 else None
+        except (EngineUnreachable, ValueError):
+            return None
+        said = told.get("has_image_understanding") if isinstance(told, dict) else None
+        return said if isinstance(said, bool) else None
 
     def server_info(self) -> dict[str, Any]:
         """What the engine says it uses. Holds its keys: never to be shown whole.

@@ -17,6 +17,7 @@ from vlm_runtime.hang import Patience, Production, patience, read_production
 from vlm_runtime.images import ImageWindow, image_counts
 from vlm_runtime.processes import is_alive, workers
 from vlm_runtime.pulse import Pulse
+from vlm_runtime.sight import is_answer, unseen
 from vlm_runtime.state import RuntimeState
 
 # The engine itself ends about seven seconds after a worker died. Dumps of a crash may take it a minute.
@@ -124,19 +125,31 @@ class Watcher:
                     runtime.served_model_name,
                     runtime.probe_image_width,
                     runtime.probe_image_height,
-                    timeout_seconds=min(max(self._state.remaining_seconds, 1.0), LONGEST_QUESTION_SECONDS),
+                    timeout_seconds=self._question_seconds(),
                 )
             except EngineUnreachable as error:
                 self._say(f"the first image was not answered: {error}")
             else:
-                if _is_answer(answer):
-                    return time.monotonic() - began
+                if is_answer(answer):
+                    seconds = time.monotonic() - began
+                    return seconds if self._saw_it(answer) else None
                 self._say(f"the first image was answered with {answer.status}: {answer.brief()}")
                 refusals += 400 <= answer.status < 500 and answer.status not in (408, 429)
                 if refusals == REFUSALS_UNTIL_FAILURE:
                     self._on_failure(self._refused(answer))
                     return None
             time.sleep(max(1.0, self._pace.start_poll))
+
+    def _question_seconds(self) -> float:
+        return min(max(self._state.remaining_seconds, 1.0), LONGEST_QUESTION_SECONDS)
+
+    def _saw_it(self, answer: Answer) -> bool:
+        """False, after a failure was reported, where the answer cannot be about the image."""
+        model = self._plan.runtime.served_model_name
+        why = unseen(self._client, model, answer, timeout_seconds=self._question_seconds(), say=self._say)
+        if why is not None:
+            self._on_failure(failure("ImageNotSeen", why))
+        return why is None
 
     def _refused(self, answer: Answer) -> Failure:
         size = f"{self._plan.runtime.probe_image_width} x {self._plan.runtime.probe_image_height}"
@@ -223,12 +236,3 @@ class Watcher:
         except EngineUnreachable as error:
             return None, f"the engine does not answer {error}"
         return answer, None if answer.status == 200 else f"the engine answers {answer.status}: {answer.brief()}"
-
-
-def _is_answer(answer: Answer) -> bool:
-    if answer.status != 200:
-        return False
-    try:
-        return bool(answer.json()["choices"])
-    except (ValueError, KeyError, TypeError):
-        return False

@@ -5,6 +5,8 @@
 ``start_seconds`` (how long it says nothing), ``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long
 /ready is 503), ``image_seconds`` (how long a question takes), ``exit_code`` and ``last_words``
 (end during the load), ``images`` (received and repeated, in its metrics), ``refuse_images`` (answer them with 400),
+``drop_images`` (answer as if there were none), ``usage`` (false: count no tokens), ``plain_status`` (of questions without an
+image), ``understands_images`` (what /model_info says of the model; nothing where it is not given),
 ``ready_path`` (false: as before 0.5.20), ``unknown_flags`` (take them, as a pod's plan has many),
 ``ignore_dead_worker`` (live on without it), ``leave_orphan`` (seconds that a process without a parent lives).
 """
@@ -53,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
             while worker_is_stopped():
                 time.sleep(0.05)
             self.answer(200, server_info())
+        elif self.path == "/model_info" and "understands_images" in TOLD:
+            self.answer(200, {"has_image_understanding": TOLD["understands_images"]})
         elif self.path == "/metrics":
             self.send(200, f"vlmserve_requests_in_flight {running}.0\n".encode(), "text/plain; version=0.0.4")
         elif self.path == "/metrics/" and "images" in TOLD:
@@ -90,10 +94,18 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"data: [DONE]\n\n")
             return
         time.sleep(TOLD.get("image_seconds", 0.0))
-        url = body["messages"][0]["content"][0]["image_url"]["url"]
-        width, height = struct.unpack(">II", base64.b64decode(url.partition(",")[2])[16:24])
-        log(f"question to {body['model']} about an image of {width} x {height}")
-        self.answer(200, {"choices": [{"message": {"content": "!"}}]})
+        images = [part for part in body["messages"][0]["content"] if part["type"] == "image_url"]
+        if not images and "plain_status" in TOLD:
+            self.answer(TOLD["plain_status"], {})
+            return
+        tokens = 14  # of the text; a template leaves a marker where an image was, and one that is seen has its own
+        for image in images:
+            url = image["image_url"]["url"]
+            width, height = struct.unpack(">II", base64.b64decode(url.partition(",")[2])[16:24])
+            log(f"question to {body['model']} about an image of {width} x {height}")
+            tokens += 1 if TOLD.get("drop_images") else 64
+        usage = {"usage": {"prompt_tokens": tokens}} if TOLD.get("usage", True) else {}
+        self.answer(200, {"choices": [{"message": {"content": "!"}}], **usage})
 
     def authorized(self) -> bool:
         if args.api_key and self.headers.get("Authorization") != f"Bearer {args.api_key}":

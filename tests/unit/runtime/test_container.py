@@ -108,6 +108,27 @@ class TestStart:
         assert "64 x 64 pixels with 400" in run.failure()["message"]
         assert KEY not in run.failure()["message"]
 
+    @pytest.mark.parametrize("told", [{"understands_images": False}, {}], ids=["says so", "does not say"])
+    def test_an_engine_that_drops_images_is_a_failure_and_never_ready(
+        self, container: Start, told: dict[str, bool]
+    ) -> None:
+        run = container(drop_images=True, **told)
+        assert run.wait_exit() == 1
+        assert run.failure()["reason"] == "ImageNotSeen"
+        assert "with the image its prompt has 15 tokens, without it 14" in run.failure()["message"]
+        assert run.failure()["message"].endswith(FAILURES["ImageNotSeen"])
+        assert "ready after" not in run.log()
+
+    @pytest.mark.parametrize(
+        "told",
+        [{"drop_images": True, "understands_images": True}, {"usage": False}, {"plain_status": 400}],
+        ids=["few tokens, but it understands images", "it counts no tokens", "it wants an image in every question"],
+    )
+    def test_an_engine_of_which_nothing_tells_that_it_drops_images_serves(
+        self, container: Start, told: dict[str, object]
+    ) -> None:
+        container(**told).wait_ready()
+
     def test_an_engine_that_lives_on_without_its_port_is_ended_at_once(self, container: Start) -> None:
         port = free_port()
         with socket.create_server(("127.0.0.1", port)):
