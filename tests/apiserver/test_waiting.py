@@ -14,6 +14,7 @@ from minicluster.paths import tool
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "first-service.md"
 CHANGED = "--for=condition=Progressing=False"
+ON_CPU = {"device": "cpu"}
 COMPLETE = "--for=jsonpath='{.status.conditions[?(@.type==\"Progressing\")].reason}'=Complete"
 
 
@@ -26,7 +27,7 @@ def world(api_server: Any, kubectl: Any, namespace: str, tmp_path: Path) -> Iter
     )
     operator.start()
     made = World(kubectl, namespace)
-    made.apply(workload={"concurrency": 4})
+    made.apply(hardware=ON_CPU, workload={"concurrency": 4})
     eventually(lambda: made.exists("deployment"), seconds=30)
     made.serving()
     eventually(lambda: made.condition()[:2] == ("True", "Serving"), seconds=30, what=made.condition)
@@ -52,7 +53,7 @@ def roll_out_begins(world: World) -> None:
 
 def test_a_change_is_waited_for_by_progressing_and_not_by_ready(world: World, api_server: Any) -> None:
     before = world.get("deployment")["metadata"]["generation"]
-    world.apply(workload={"concurrency": 64})
+    world.apply(hardware=ON_CPU, workload={"concurrency": 64})
     eventually(lambda: world.get("deployment")["metadata"]["generation"] > before, seconds=30)
     roll_out_begins(world)
     assert waits(world, api_server.kubeconfig, "--for=condition=Ready", 30), "the old pod answers"
@@ -64,12 +65,12 @@ def test_a_change_is_waited_for_by_progressing_and_not_by_ready(world: World, ap
 
 def test_the_wait_begins_with_the_change_and_not_with_what_was_true_before(world: World, api_server: Any) -> None:
     assert waits(world, api_server.kubeconfig, CHANGED, 30)
-    world.apply(workload={"concurrency": 64})
+    world.apply(hardware=ON_CPU, workload={"concurrency": 64})
     assert not waits(world, api_server.kubeconfig, CHANGED, 3)
 
 
 def test_a_change_that_is_refused_ends_the_wait_and_fails_what_comes_after_it(world: World, api_server: Any) -> None:
-    world.apply(workload={"concurrency": 4}, engine={"settings": {"no_such_setting": 1}})
+    world.apply(hardware=ON_CPU, workload={"concurrency": 4}, engine={"settings": {"no_such_setting": 1}})
     assert waits(world, api_server.kubeconfig, CHANGED, 30)
     assert not waits(world, api_server.kubeconfig, COMPLETE, 3)
 
