@@ -18,6 +18,7 @@ from vlm_api.names import PLAN_KEY, PLAN_MOUNT, RUNTIME_PORT, TERMINATION_LOG
 from vlm_api.plan import ServingPlan
 from vlm_api.report import Failure, FoundHardware
 from vlm_runtime import nvml, server, shared_memory
+from vlm_runtime.addresses import LOOPBACK_IPV6, is_ipv6_only
 from vlm_runtime.cgroup import oom_kills
 from vlm_runtime.client import EngineClient
 from vlm_runtime.command import BadApiKey, BadEnvironment, EngineCommand, engine_command
@@ -107,6 +108,8 @@ def _run(chosen: Options, events: SimpleQueue[Event], output: Output) -> Failure
     except (OSError, BadEnvironment) as error:
         return failure("BadPlan", f"{error}.")
 
+    if command.address == LOOPBACK_IPV6:
+        output.say("the engine listens on IPv6 addresses alone, as on a pod without an IPv4 address")
     state = RuntimeState(plan.hash, plan.runtime.startup_budget_seconds)
     try:
         server.serve(state, chosen.port)
@@ -136,6 +139,7 @@ def _command(plan: ServingPlan, chosen: Options) -> EngineCommand:
         chosen.engine_command,
         library=str(Path(__file__).resolve().parent.parent),
         port=chosen.engine_port,
+        ipv6_only=is_ipv6_only(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Asks the engine, over the loopback address."""
+"""Asks the engine, over the loopback address where it listens there."""
 
 from __future__ import annotations
 
@@ -167,13 +167,14 @@ class EngineClient:
             connection.close()
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        address, port = self._command.address, self._command.port
         if not self._command.tls:
-            return http.client.HTTPConnection("127.0.0.1", self._command.port, timeout=timeout)
+            return http.client.HTTPConnection(address, port, timeout=timeout)
         # The certificate is made out for the service's name, not for the loopback address.
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection("127.0.0.1", self._command.port, timeout=timeout, context=context)
+        return http.client.HTTPSConnection(address, port, timeout=timeout, context=context)
 
 
 def _at_least(version: str, first: tuple[int, ...]) -> bool:

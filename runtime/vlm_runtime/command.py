@@ -8,6 +8,7 @@ from typing import Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY, ENV_DEVICE
 from vlm_api.plan import ServingPlan
+from vlm_runtime.addresses import ANY_IPV4, ANY_IPV6, LOOPBACK_IPV4, asked_at
 from vlm_runtime.sglang import ENV_GUARD
 
 # The engine's rendezvous between the pods of a group.
@@ -36,6 +37,8 @@ class EngineCommand:
     argv: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
     port: int
+    address: str = LOOPBACK_IPV4
+    """Where it answers this pod's own questions."""
     api_key: str | None = field(default=None, repr=False)
     tls: bool = False
     rank: int = 0
@@ -54,12 +57,14 @@ def engine_command(
     *,
     library: str | None = None,
     port: int | None = None,
+    ipv6_only: bool = False,
 ) -> EngineCommand:
     """The engine's command.
 
     ``launcher``: what comes before the plan's arguments, such as ``[python3, -m, sglang.launch_server]``. ``library``:
     the folder that holds this runtime, put first on the child's PYTHONPATH so that the engine finds the plugins.
-    ``port``: replaces the plan's port. Raises BadEnvironment for a group whose variables are missing, BadApiKey.
+    ``port``: replaces the plan's port. ``ipv6_only``: the pod has no IPv4 address, so that every IPv4 address becomes
+    every IPv6 address. Raises BadEnvironment for a group whose variables are missing, BadApiKey.
     """
     args = [*plan.engine.args]
     env = {**plan.engine.env, **environ}
@@ -78,6 +83,8 @@ def engine_command(
         args.append(f"--api-key={key}")  # in one word: a key may begin with a dash
     if port is not None:
         args += ["--port", str(port)]
+    if ipv6_only and option(args, "--host") == ANY_IPV4:
+        args += ["--host", ANY_IPV6]
     rank = 0
     if plan.runtime.nodes > 1:
         rank, group = _group(plan.runtime.nodes, environ)
@@ -88,6 +95,7 @@ def engine_command(
         argv=(*launcher, *args),
         env=env,
         port=listens_on,
+        address=asked_at(option(args, "--host") or ""),
         api_key=written_key or key,
         tls=option(args, "--ssl-certfile") is not None,
         rank=rank,

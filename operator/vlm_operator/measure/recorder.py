@@ -42,6 +42,8 @@ MOST_STEPS = 2048
 # The marks of forward passes, as SGLang writes them from 0.5.12 on (PyTorch repeats them as ``gpu_user_annotation``).
 STEP = re.compile(rb'"user_annotation",\s*"name":\s*"step\[(\w+) bs=')
 LONGEST_MARK = 128
+# On a pod without an IPv4 address, the engine listens on IPv6 alone.
+LOOPBACK = ("127.0.0.1", "[::1]")
 PREFILL = ("EXTEND", "MIXED", "SPLIT_PREFILL")
 DECODE = ("DECODE", "VERIFY", "TARGET_VERIFY", "MIXED")
 
@@ -57,16 +59,21 @@ def post(options: dict[str, Any], path: str, body: dict[str, Any]) -> str | None
     # The line break that an editor leaves at the end of a Secret is no part of the key.
     if key := os.environ.get(options["key_variable"], "").strip():
         headers["Authorization"] = f"Bearer {key}"
-    url = f"http://127.0.0.1:{options['port']}{path}"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=WRITE_SECONDS):
-            return None
-    except urllib.error.HTTPError as error:
-        return f"HTTP {error.code}: {error.read()[:200].decode(errors='replace')}"
-    except OSError as error:
-        return str(error)
+    refused = None
+    for host in LOOPBACK:
+        url = f"http://{host}:{options['port']}{path}"
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+        try:
+            with opener.open(request, timeout=WRITE_SECONDS):
+                return None
+        except urllib.error.HTTPError as error:
+            return f"HTTP {error.code}: {error.read()[:200].decode(errors='replace')}"
+        except OSError as error:
+            refused = refused or str(error)
+            if not isinstance(getattr(error, "reason", error), ConnectionRefusedError):
+                return refused
+    return refused
 
 
 def steps_in(path: str) -> dict[str, int] | None:

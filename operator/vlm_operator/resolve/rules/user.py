@@ -78,7 +78,9 @@ def reachable(context: Context, declared: Declared) -> Iterator[Setting]:
     host = settings.get("host")
     if host is not None and str(host.value).startswith(LOOPBACK):
         raise InvalidInput(
-            host.path, f"{host.value} is the loopback address, which no client reaches: use 0.0.0.0 or ::"
+            host.path,
+            f"{host.value} is the loopback address, which no client reaches: remove it, or use 0.0.0.0, which is every IPv4 "
+            "address, and every IPv6 address on pods that have no other; :: is IPv6 alone",
         )
     mode = settings.get("disaggregation_mode")
     if mode is not None and mode.value not in (None, "null"):

@@ -1,0 +1,71 @@
+"""On which addresses the engine listens, and where the runtime asks it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+from unit.runtime.harness import Container, make_plan
+
+from vlm_runtime.addresses import asked_at, is_ipv6_only, own_address
+from vlm_runtime.command import EngineCommand, engine_command
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("0.0.0.0", "127.0.0.1"),
+        ("", "127.0.0.1"),  # SGLang's own default
+        ("::", "::1"),
+        ("[::]", "::1"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("2001:db8::7", "2001:db8::7"),
+    ],
+)
+def test_an_engine_is_asked_where_it_listens(host: str, address: str) -> None:
+    assert asked_at(host) == address
+
+
+@pytest.mark.parametrize(
+    ("ipv4", "ipv6", "alone"),
+    [
+        (None, "2001:db8::7", True),
+        (None, "fd00::7", True),
+        ("169.254.172.3", "2001:db8::7", True),  # a pod of Amazon's EKS in a cluster of IPv6
+        ("10.0.0.7", "2001:db8::7", False),
+        ("10.0.0.7", None, False),
+        (None, "fe80::7%eth0", False),
+        (None, None, False),
+    ],
+)
+def test_a_pod_is_of_ipv6_alone_where_nobody_reaches_it_otherwise(
+    ipv4: str | None, ipv6: str | None, alone: bool
+) -> None:
+    assert is_ipv6_only({socket.AF_INET: ipv4, socket.AF_INET6: ipv6}.get) is alone
+
+
+def test_an_address_of_this_machine_is_one_that_it_can_listen_on() -> None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        if (address := own_address(family)) is not None:
+            socket.create_server((address, 0), family=family).close()
+
+
+def started(*args: str, ipv6_only: bool) -> EngineCommand:
+    return engine_command(make_plan(engine={"args": list(args)}), {}, ["python3"], ipv6_only=ipv6_only)
+
+
+def test_on_a_pod_without_ipv4_all_addresses_are_those_of_ipv6() -> None:
+    six = started("--host", "0.0.0.0", ipv6_only=True)
+    assert (six.argv[-2:], six.address) == (("--host", "::"), "::1")
+    four = started("--host", "0.0.0.0", ipv6_only=False)
+    assert (four.argv[-2:], four.address) == (("--host", "0.0.0.0"), "127.0.0.1")
+
+
+def test_an_address_that_the_user_chose_stays_his() -> None:
+    chosen = started("--host", "2001:db8::7", ipv6_only=True)
+    assert (chosen.argv[-1], chosen.address) == ("2001:db8::7", "2001:db8::7")
+
+
+def test_an_engine_on_one_address_alone_becomes_ready(container: Callable[..., Container]) -> None:
+    container(make_plan(engine={"args": ["--host", "127.0.0.2"]})).wait_ready()
