@@ -211,10 +211,11 @@ def _supervise(
             events.put(Lost(lost))
 
     engine = EngineProcess(command, output, on_line)
+    client = EngineClient(command, plan.engine.version)
     adopt_orphans()
     watcher = Watcher(
         plan,
-        EngineClient(command, plan.engine.version),
+        client,
         state,
         is_head=command.is_head,
         say=output.say,
@@ -231,6 +232,8 @@ def _supervise(
         events,
         endpoint_delay_seconds=chosen.endpoint_delay_seconds,
         oom_kills=oom_kills,
+        heal=client.heal,
+        is_head=command.is_head,
     )
     return supervisor.run(watcher.run)
 

@@ -15,6 +15,8 @@ from vlm_runtime.image import data_url
 # From this version on, /ready says cheaply whether the engine serves. Before it, /health runs a token through the
 # model and takes at least one second.
 FIRST_WITH_READY: Final = (0, 5, 20)
+# From this version on, /ping tells an engine that calls itself unhealthy from one that somebody paused.
+FIRST_WITH_TRUE_PING: Final = (0, 5, 23)
 HEALTH_TIMEOUT_SECONDS: Final = 25.0
 READY_TIMEOUT_SECONDS: Final = 10.0
 METRICS_TIMEOUT_SECONDS: Final = 10.0
@@ -60,6 +62,8 @@ class EngineClient:
         # A follower of a group has a small server of its own, which knows /health only and answers at once.
         self._has_ready = command.is_head and (version is None or _at_least(version, FIRST_WITH_READY))
 
+        self._ping_is_true = version is None or _at_least(version, FIRST_WITH_TRUE_PING)
+
     @property
     def poll_seconds(self) -> float:
         """How often it is worth asking whether the engine serves."""
@@ -93,10 +97,35 @@ class EngineClient:
             return False
         return True
 
+    def calls_itself_healthy(self) -> bool | None:
+        """Asked of an engine whose /ready says no: True: somebody paused it; False: it calls itself unhealthy, since
+        somebody's /health was not answered in time, and will until one is answered. None: it does not tell which.
+        """
+        if not self._has_ready or not self._ping_is_true:
+            return None
+        try:
+            status = self._request("GET", "/ping", timeout=READY_TIMEOUT_SECONDS).status
+        except EngineUnreachable:
+            return None
+        return {200: True, 503: False}.get(status)
+
+    def heal(self) -> None:
+        """Has an engine that calls itself unhealthy look again: then SIGTERM would cut its running requests.
+
+        Nothing is asked of an engine that is ready or paused, which a question without an answer would make unhealthy.
+        """
+        try:
+            refuses = self._has_ready and self._request("GET", "/ready", timeout=READY_TIMEOUT_SECONDS).status == 503
+        except EngineUnreachable:
+            return
+        if refuses and self.calls_itself_healthy() is not True:
+            self.computes()
+
     def computes(self) -> bool:
         """Whether a token comes through the whole engine within its own limit of 20 s, or anything else does.
 
-        Where nothing comes, the engine calls itself unhealthy from then on: only for an engine that is given up.
+        Where requests run, it waits for their next token and computes none. Where nothing comes, the engine calls itself
+        unhealthy from then on: only for an engine that does so already, or is given up.
         """
         try:
             return self._request("GET", "/health_generate", timeout=HEALTH_TIMEOUT_SECONDS).status == 200

@@ -64,17 +64,18 @@ class Pulse:
             else None
         )
 
-    def take(self, serving: Answer | None, production: Production | None) -> str | None:
+    def take(self, serving: Answer | None, production: Production | None, *, is_unhealthy: bool = False) -> str | None:
         """Asks once; what is wrong where the engine hangs, else None.
 
         ``serving``: its answer to whether it serves, None where there was none. ``production``: what its metrics say
-        now, None where they were not asked.
+        now, None where they were not asked. ``is_unhealthy``: it refuses requests since it answered one too late, not
+        because somebody paused it.
         """
         self._asked_at = asked_at = time.monotonic()
         answered = self._client.has_pulse(self._timeout_seconds)
         if not answered and production is None and serving is not None:
             production = self._production()
-        self._stillness.add(Look(asked_at, answered, self._is_excused(serving, answered), production))
+        self._stillness.add(Look(asked_at, answered, self._is_excused(serving, answered, is_unhealthy), production))
         now = time.monotonic()
         still = self._stillness.seconds(now)
         used = self._used_now()
@@ -97,11 +98,13 @@ class Pulse:
         except EngineUnreachable:
             return None
 
-    def _is_excused(self, serving: Answer | None, answered: bool) -> bool:
+    def _is_excused(self, serving: Answer | None, answered: bool, is_unhealthy: bool) -> bool:
         """Paused, or proved to work: before /ready there was only the question of one token."""
         if serving is None:
             return False
-        return serving.status == 200 if not self._client.has_ready else answered and serving.status != 200
+        if not self._client.has_ready:
+            return serving.status == 200
+        return answered and serving.status != 200 and not is_unhealthy
 
     def _used_now(self) -> _Used:
         if not self.is_still:

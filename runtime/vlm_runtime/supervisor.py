@@ -62,6 +62,8 @@ class Supervisor:
         *,
         endpoint_delay_seconds: float,
         oom_kills: Callable[[], int],
+        heal: Callable[[], None] = lambda: None,
+        is_head: bool = True,
     ) -> None:
         self._plan = plan
         self._engine = engine
@@ -71,8 +73,12 @@ class Supervisor:
         self._endpoint_delay_seconds = endpoint_delay_seconds
         self._oom_kills = oom_kills
         self._oom_kills_before = oom_kills()
+        self._heal = heal
+        self._is_head = is_head
+        self._healing: threading.Thread | None = None
         self._stopping = False
         self._failure: Failure | None = None
+        self._drain_at_most_until = 0.0
         self._timer: tuple[float, Callable[[], None]] | None = None
 
     def run(self, watch: Callable[[int], None]) -> Failure | None:
@@ -146,6 +152,9 @@ class Supervisor:
             self._output.say(
                 f"{name}: not ready from now on; serving {delay:g} s longer, until no new requests come here"
             )
+            self._healing = threading.Thread(target=self._heal, name="heal", daemon=True)
+            self._healing.start()
+            self._drain_at_most_until = time.monotonic() + delay + self._plan.runtime.drain_seconds
             self._after(delay, self._drain)
         else:
             self._stopping = True
@@ -155,10 +164,19 @@ class Supervisor:
             self._after(STOP_SECONDS, self._kill)
 
     def _drain(self) -> None:
-        seconds = self._plan.runtime.drain_seconds
-        self._output.say(f"the engine finishes its running requests, in {seconds} s at most")
-        self._engine.terminate()
-        self._after(seconds, self._drained_too_long)
+        seconds = self._drain_at_most_until - time.monotonic()
+        if self._healing is not None and self._healing.is_alive() and seconds > 0:
+            self._after(min(_TICK_SECONDS, seconds), self._drain)
+            return
+        if self._is_head:
+            self._output.say(f"the engine finishes its running requests, in {max(seconds, 0.0):.0f} s at most")
+            self._engine.terminate()
+        else:
+            # Before SGLang 0.5.21 a member that is asked to end does so at once, and the head's requests with it.
+            self._output.say(
+                f"waiting for the head to finish its running requests, for {max(seconds, 0.0):.0f} s at most"
+            )
+        self._after(max(seconds, 0.0), self._drained_too_long)
 
     def _drained_too_long(self) -> None:
         self._output.say(f"requests still ran after {self._plan.runtime.drain_seconds} s: ending the engine")

@@ -32,6 +32,8 @@ LONGEST_QUESTION_SECONDS: Final = 86_400.0
 _INFO_ATTEMPTS: Final = 3
 # The engine puts its metrics together in the thread that also takes requests, which takes it some milliseconds.
 COUNT_IMAGES_SECONDS: Final = 60.0
+# An engine that calls itself unhealthy is asked for one token, which must not become a load where it is only slow.
+HEAL_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Pace:
     """None: what the engine's version allows."""
     worker_grace: float = WORKER_GRACE_SECONDS
     count_images: float = COUNT_IMAGES_SECONDS
+    heal: float = HEAL_SECONDS
     patience: Patience | None = None
     """How long the engine may stand still; None: what its plan allows."""
 
@@ -75,6 +78,7 @@ class Watcher:
         self._images = ImageWindow()
         self._images_counted_at: float | None = None
         self._production: Production | None = None
+        self._healed_at: float | None = None
 
     def run(self, engine_pid: int) -> None:
         """From the engine's start to its end, or to its failure."""
@@ -210,7 +214,7 @@ class Watcher:
             # A follower's schedulers answer the head alone, which asks them all.
             if self._is_head and pulse.is_due():
                 new, self._production = self._production, None
-                hung = pulse.take(answer, new)
+                hung = pulse.take(answer, new, is_unhealthy=self._is_unhealthy(answer))
                 if hung is not None:
                     self._on_failure(failure("EngineHung", hung))
                     return
@@ -228,6 +232,20 @@ class Watcher:
                 waited = f"{self._pace.worker_grace:.0f} s"
                 self._on_failure(failure("SchedulerDied", f"{names} died, and the engine did not end within {waited}."))
                 return
+
+    def _is_unhealthy(self, answer: Answer | None) -> bool:
+        """Whether the engine says so of itself. From time to time it is asked to look again, or it would stay so."""
+        if answer is None or answer.status != 503 or not self._client.has_ready:
+            return False
+        healthy = self._client.calls_itself_healthy()
+        now = time.monotonic()
+        if healthy is not True and (self._healed_at is None or now - self._healed_at >= self._pace.heal):
+            self._healed_at = now
+            if self._client.computes():
+                self._say(
+                    "the engine had called itself unhealthy since a question about its health came too late; it answers again"
+                )
+        return healthy is False
 
     def _ask_whether_serving(self) -> tuple[Answer | None, str | None]:
         """The engine's answer, None where there was none; and why it does not serve, None where it does."""

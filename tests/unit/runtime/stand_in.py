@@ -9,6 +9,9 @@
 image), ``understands_images`` (what /model_info says of the model; nothing where it is not given),
 ``ready_path`` (false: as before 0.5.20), ``unknown_flags`` (take them, as a pod's plan has many),
 ``ignore_dead_worker`` (live on without it), ``leave_orphan`` (seconds that a process without a parent lives).
+
+GET /become_unhealthy does what a /health does that is not answered in time: from then on it refuses requests, and SIGTERM
+ends it at once.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None)
 warm = threading.Event()
 draining = threading.Event()
+unhealthy = threading.Event()
 running = 0
 count = threading.Lock()
 
@@ -45,11 +49,18 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/ready" and TOLD.get("ready_path", True):
-            serving = warm.is_set() and not draining.is_set()
+            serving = warm.is_set() and not draining.is_set() and not unhealthy.is_set()
             self.answer(200 if serving else 503, {"serving": serving})
+        elif self.path == "/ping":
+            self.answer(503 if unhealthy.is_set() else 200, {})
+        elif self.path == "/become_unhealthy":
+            unhealthy.set()
+            self.answer(503, {})
         elif self.path == "/health":
             self.answer(200 if warm.is_set() and not draining.is_set() else 503, {})
         elif self.path == "/health_generate":
+            if not worker_is_stopped():
+                unhealthy.clear()
             self.answer(503 if worker_is_stopped() else 200, {})
         elif self.path == "/server_info" and self.authorized():
             while worker_is_stopped():
@@ -200,7 +211,7 @@ server.daemon_threads = True
 threading.Thread(target=server.serve_forever, daemon=True).start()
 log(f"Uvicorn running on http://0.0.0.0:{args.port} (Press CTRL+C to quit)")
 time.sleep(TOLD.get("warmup_seconds", 0.0))
-signal.signal(signal.SIGTERM, lambda *_: draining.set())
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if unhealthy.is_set() else draining.set())
 warm.set()
 log("The server is fired up and ready to roll!")
 while not draining.is_set() or running:

@@ -34,6 +34,8 @@ class Engine:
     def __init__(self) -> None:
         self.pulse = True
         self.question_is_answered = False
+        self.healthy: bool | None = True
+        self.questions = 0
         self.in_flight: int | None = None
         self.tokens = 0
         self.serving: list[Answer | EngineUnreachable] = []
@@ -59,7 +61,11 @@ class Engine:
         return self.pulse
 
     def computes(self) -> bool:
+        self.questions += 1
         return self.question_is_answered
+
+    def calls_itself_healthy(self) -> bool | None:
+        return self.healthy
 
     def metrics(self) -> bytes:
         if self.in_flight is not None:
@@ -281,6 +287,34 @@ def test_a_paused_engine_is_left_alone(process: subprocess.Popen[bytes]) -> None
     engine.serving = [Answer(503, b"")] * 1000
     time.sleep(1.5)
     assert run.failures == []
+    assert engine.questions == 0  # which nothing would answer
+
+
+@pytest.mark.parametrize("told", [False, None], ids=["0.5.23", "before"])
+def test_an_unhealthy_engine_is_asked_to_look_again_and_not_more_than_once_a_minute(
+    process: subprocess.Popen[bytes], told: bool | None
+) -> None:
+    worker_of(process)
+    engine = Engine()
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    engine.healthy, engine.question_is_answered = told, True
+    engine.serving = [Answer(503, b"")] * 1000
+    run.wait_for(lambda: any("it answers again" in line for line in run.said))
+    time.sleep(1.0)  # several pulses
+    assert engine.questions == 1
+    assert run.failures == []
+
+
+def test_an_unhealthy_engine_that_no_token_comes_from_is_ended(process: subprocess.Popen[bytes]) -> None:
+    worker_of(process)
+    engine = Engine()
+    run = Run(engine, process.pid)
+    run.wait_for(lambda: run.state.readiness_probe().ok)
+    engine.healthy, engine.in_flight = False, 3
+    engine.serving = [Answer(503, b"")] * 1000
+    run.wait_for(lambda: bool(run.failures))
+    assert run.failures[0].reason == "EngineHung"
 
 
 def test_a_fault_of_the_runtime_leaves_no_engine_unwatched(process: subprocess.Popen[bytes]) -> None:
