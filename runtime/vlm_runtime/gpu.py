@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -38,6 +39,7 @@ class GpuCollector(Collector):
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ready = False
+        self._seen: dict[int, Reading] = {}
         self._answer: tuple[float, Sequence[Reading] | None] = (float("-inf"), None)
 
     def describe(self) -> Iterable[Metric]:
@@ -69,10 +71,19 @@ class GpuCollector(Collector):
             if not self._ready:
                 nvml.nvmlInit()  # stays: on a GPU without persistence mode each time takes a second
                 self._ready = True
-            readings = read(nvml)
+            readings = [self._named(reading) for reading in read(nvml)]
         except (nvml.NVMLError, AttributeError):  # the latter: a pynvml that is too old for one of the questions
             self._ready = False
         self._answer = (self._clock(), readings)
+
+    def _named(self, reading: Reading) -> Reading:
+        """A GPU that is lost under the name that it had, so that it is the same series."""
+        if reading.lost:
+            known = self._seen.get(reading.index, reading)
+            return replace(reading, uuid=known.uuid, product=known.product)
+        if reading.mig is not None:
+            self._seen[reading.index] = reading
+        return reading
 
 
 def families(readings: Sequence[Reading] | None) -> list[Metric]:
@@ -84,6 +95,7 @@ def families(readings: Sequence[Reading] | None) -> list[Metric]:
     temperature = _gauge("gpu_temperature_celsius", "Temperature of the GPU.")
     throttled = _gauge("gpu_throttled", "1 while the GPU's clocks are held down for that reason.", "reason")
     mig = _gauge("gpu_mig_enabled", "1 where the GPU is cut into slices.")
+    lost = _gauge("gpu_lost", "1 where the driver cannot reach the GPU any more (XID 79), or it wants a reset.")
     errors = CounterMetricFamily(
         f"{PREFIX}_gpu_ecc_uncorrected_errors_total",
         "Memory errors that ECC could not correct, over the GPU's life.",
@@ -98,6 +110,7 @@ def families(readings: Sequence[Reading] | None) -> list[Metric]:
             (power, reading.power_watts),
             (temperature, reading.temperature_celsius),
             (mig, reading.mig),
+            (lost, None if reading.mig is None and not reading.lost else reading.lost),
         ):
             if value is not None:
                 family.add_metric(labels, float(value))
@@ -110,7 +123,7 @@ def families(readings: Sequence[Reading] | None) -> list[Metric]:
         "1 where the driver's library answers; 0 without a driver, without the library, or while it hangs.",
         value=float(readings is not None),
     )
-    return [up, utilization, used, total, power, temperature, errors, throttled, mig]
+    return [up, utilization, used, total, power, temperature, errors, throttled, mig, lost]
 
 
 def _gauge(name: str, help_text: str, *more_labels: str) -> GaugeMetricFamily:

@@ -20,7 +20,8 @@ def shortcomings(expected: ExpectedHardware, found: FoundHardware) -> list[str]:
         return []
     problems: list[str] = []
     if len(found.devices) < expected.devices:
-        problems.append(f"{expected.devices} devices were planned, {len(found.devices)} are in the pod")
+        why = f" ({found.note})" if found.note else ""
+        problems.append(f"{expected.devices} devices were planned, {len(found.devices)} are in the pod{why}")
     for number, device in enumerate(found.devices):
         name = f"device {number} ({device.name or 'unnamed'})"
         problems += [f"{name} {problem}" for problem in _device(expected, device)]

@@ -16,6 +16,11 @@ _SENSOR_GPU: Final = 0
 _UNCORRECTED: Final = 1
 _LIFETIME: Final = 1
 
+# nvml.h, nvmlReturn_t: a GPU that belongs to somebody else, one that fell off its bus (XID 79), and one that wants a reset.
+_NO_PERMISSION: Final = 4
+_GPU_IS_LOST: Final = 15
+_RESET_REQUIRED: Final = 16
+
 # nvml.h, nvmlClocksEventReasons*: those that mean that the GPU would run faster if it were allowed to.
 THROTTLE_REASONS: Final[Mapping[str, int]] = {
     "power_cap": 0x4,
@@ -68,6 +73,8 @@ class Reading:
     ecc_uncorrected_errors: int | None = None
     throttled: Mapping[str, bool] | None = None
     """By reason, the keys of THROTTLE_REASONS."""
+    lost: bool = False
+    """The driver cannot reach the GPU any more, so nothing else is known of it."""
 
 
 def load() -> Nvml | None:
@@ -80,7 +87,7 @@ def load() -> Nvml | None:
 
 
 def find_hardware(nvml: Nvml | None) -> FoundHardware:
-    """The devices in this pod. Never raises: what cannot be read is null, and a missing driver is a note."""
+    """The devices in this pod. Never raises: what cannot be read is null, a missing driver or a lost GPU is a note."""
     if nvml is None:
         return FoundHardware(note="pynvml is not in the engine's image, so the GPUs were not checked")
     try:
@@ -88,7 +95,13 @@ def find_hardware(nvml: Nvml | None) -> FoundHardware:
     except nvml.NVMLError as error:
         return FoundHardware(note=f"there is no NVIDIA driver in this pod: {error}")
     try:
-        return FoundHardware(driver=_text(nvml.nvmlSystemGetDriverVersion()), devices=list(_devices(nvml)))
+        gpus = list(_gpus(nvml))
+        lost = [f"GPU {index} does not answer: {gpu.why}" for index, gpu in gpus if isinstance(gpu, _Lost)]
+        return FoundHardware(
+            driver=_text(nvml.nvmlSystemGetDriverVersion()),
+            devices=[found for _, gpu in gpus if not isinstance(gpu, _Lost) for found in _devices(nvml, gpu)],
+            note="; ".join(lost) or None,
+        )
     except nvml.NVMLError as error:
         return FoundHardware(note=f"the NVIDIA driver did not say which devices there are: {error}")
     finally:
@@ -98,22 +111,46 @@ def find_hardware(nvml: Nvml | None) -> FoundHardware:
 def read(nvml: Nvml) -> list[Reading]:
     """How every GPU and slice in this pod is now; NVML is initialised. Raises NVMLError where the driver is gone."""
     readings: list[Reading] = []
-    for index in range(nvml.nvmlDeviceGetCount()):
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    for index, handle in _gpus(nvml):
+        if isinstance(handle, _Lost):
+            readings.append(Reading(index=index, uuid=None, product=None, mig=None, lost=True))
+            continue
         slices = _slices(nvml, handle)
         readings.append(_reading(nvml, handle, index, mig=slices is not None))
         readings += [_reading(nvml, part, index, mig=None) for part in slices or ()]
     return readings
 
 
-def _devices(nvml: Nvml) -> Iterator[FoundDevice]:
+@dataclass(frozen=True)
+class _Lost:
+    """In the place of a GPU's handle."""
+
+    why: str
+
+
+def _gpus(nvml: Nvml) -> Iterator[tuple[int, Any]]:
+    """Number and handle of each GPU that is this pod's; one that does not answer hides no other."""
     for index in range(nvml.nvmlDeviceGetCount()):
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        slices = _slices(nvml, handle)
-        if slices is None:
-            yield _device(nvml, handle, capability_of=handle, mig=False)
-        for part in slices or ():
-            yield _device(nvml, part, capability_of=handle, mig=True)
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        except nvml.NVMLError as error:
+            if getattr(error, "value", None) != _NO_PERMISSION:
+                yield index, _Lost(str(error))
+            continue
+        try:
+            nvml.nvmlDeviceGetMemoryInfo(handle)
+        except nvml.NVMLError as error:  # usually: not supported
+            if getattr(error, "value", None) in (_GPU_IS_LOST, _RESET_REQUIRED):
+                handle = _Lost(str(error))
+        yield index, handle
+
+
+def _devices(nvml: Nvml, handle: Any) -> Iterator[FoundDevice]:
+    slices = _slices(nvml, handle)
+    if slices is None:
+        yield _device(nvml, handle, capability_of=handle, mig=False)
+    for part in slices or ():
+        yield _device(nvml, part, capability_of=handle, mig=True)
 
 
 def _slices(nvml: Nvml, handle: Any) -> list[Any] | None:
@@ -123,7 +160,7 @@ def _slices(nvml: Nvml, handle: Any) -> list[Any] | None:
         return None
     parts = (
         _maybe(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
-        for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+        for number in range(_maybe(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)
     )
     return [part for part in parts if part is not None]
 

@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,6 +15,10 @@ from vlm_runtime.gpu import GpuCollector
 
 class NVMLError(Exception):
     """As pynvml's."""
+
+    def __init__(self, text: str, value: int = 3) -> None:
+        super().__init__(text)
+        self.value = value  # 3: not supported
 
 
 H100 = {
@@ -63,6 +68,8 @@ class Driver:
     def __init__(self, *cards: dict[str, Any], slices: tuple[dict[str, Any], ...] = ()) -> None:
         self.cards, self.slices = cards, slices
         self.fails: str | None = None
+        self.lost: tuple[int, str] | None = None
+        self.why = NVMLError("GPU is lost", 15)
         self.hangs: threading.Event | None = None
         self.inits = self.reads = 0
 
@@ -80,6 +87,8 @@ class Driver:
         return len(self.cards)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:
+        if self.lost == (index, "HandleByIndex"):
+            raise self.why
         return self.cards[index]
 
     def nvmlDeviceGetMaxMigDeviceCount(self, card: dict[str, Any]) -> int:
@@ -94,6 +103,8 @@ class Driver:
         question = name.removeprefix("nvmlDeviceGet")
 
         def answer(card: dict[str, Any], *_: int) -> Any:
+            if self.lost is not None and self.lost[1] == question and card is self.cards[self.lost[0]]:
+                raise self.why
             if question not in card:
                 raise NVMLError("Not Supported")
             return card[question]
@@ -149,7 +160,28 @@ def test_a_whole_gpu_tells_everything_in_base_units() -> None:
         ("gpu_throttled", *of(H100), "hardware_thermal"): 0,
         ("gpu_throttled", *of(H100), "power_brake"): 0,
         ("gpu_mig_enabled", *of(H100)): 0,
+        ("gpu_lost", *of(H100)): 0,
     }
+
+
+@pytest.mark.parametrize("question", ["HandleByIndex", "MemoryInfo"])
+def test_a_lost_gpu_is_told_under_its_name_and_hides_no_other(question: str) -> None:
+    driver, clock = Driver(H100, L4), Clock()
+    collector = GpuCollector(driver, clock=clock)
+    scrape(collector)
+    clock.now, driver.lost = 10.0, (1, question)
+    found = scrape(collector)
+    assert found[("gpu_lost", *of(H100))] == 0
+    assert found[("gpu_utilization_ratio", *of(H100))] == 0.97
+    assert {key: value for key, value in found.items() if key[1:2] == ("1",)} == {("gpu_lost", *of(L4, 1)): 1}
+    assert found["nvml_up",] == 1
+    assert driver.inits == 1  # the others go on being asked
+
+
+def test_a_gpu_of_another_pod_is_no_lost_one() -> None:
+    driver = Driver(H100, L4)
+    driver.lost, driver.why = (1, "HandleByIndex"), NVMLError("Insufficient Permissions", 4)
+    assert {key[1] for key in scrape(GpuCollector(driver)) if len(key) > 1} == {"0"}
 
 
 def test_a_gpu_that_rests_is_not_throttled() -> None:
@@ -177,6 +209,7 @@ def test_a_card_whose_memory_nvml_does_not_count_has_no_series_of_it() -> None:
         "gpu_temperature_celsius",
         "gpu_throttled",
         "gpu_mig_enabled",
+        "gpu_lost",
     }
     assert found[("gpu_throttled", *of(GB10), "software_thermal")] == 1
 

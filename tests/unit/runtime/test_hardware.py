@@ -26,6 +26,7 @@ class Card:
     memory_bytes: int | None = 85520809984
     mig: bool | None = False
     slices: list[Card | None] = field(default_factory=list)
+    lost: bool = False
 
 
 class FakeNvml:
@@ -56,6 +57,8 @@ class FakeNvml:
         return len(self.cards)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Card:
+        if self.cards[index].lost:
+            raise NVMLError("GPU is lost")
         return self.cards[index]
 
     def nvmlDeviceGetName(self, card: Card) -> object:
@@ -99,6 +102,14 @@ def test_the_slices_of_a_gpu_count_and_not_the_gpu() -> None:
 def test_what_the_driver_does_not_know_is_null() -> None:
     found = find_hardware(FakeNvml(Card(name=b"NVIDIA GB10", capability=(12, 1), memory_bytes=None, mig=None)))
     assert found.devices == [FoundDevice(name="NVIDIA GB10", uuid="GPU-4f1c", compute_capability="12.1")]
+
+
+def test_a_lost_gpu_is_one_less_than_planned_and_named() -> None:
+    found = find_hardware(FakeNvml(Card(), Card(lost=True), Card()))
+    assert len(found.devices) == 2
+    assert shortcomings(ExpectedHardware(device="cuda", devices=3), found) == [
+        "3 devices were planned, 2 are in the pod (GPU 1 does not answer: GPU is lost)"
+    ]
 
 
 def test_a_missing_driver_is_a_fact() -> None:
