@@ -60,7 +60,7 @@ class Guard:
             return await self._app(scope, receive, send)
         if scope["type"] == "http" and self._drains():
             send = _ending_connections(send)
-        path = _path(scope)
+        path = routed_path(scope)
         if not (path in OPEN_PATHS or path.startswith(OPEN_PREFIXES) or _is_local(scope)):
             return await _refuse(scope, send)
         if path in _INFO_PATHS:
@@ -132,7 +132,7 @@ def _masked(value: Any, redact: Redactor) -> Any:
     return redact(value) if isinstance(value, str) else value
 
 
-def _path(scope: Scope) -> str:
+def routed_path(scope: Scope) -> str:
     """The path as the application's router sees it."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")

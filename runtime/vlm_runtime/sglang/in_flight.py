@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from vlm_runtime.sglang import metrics
-from vlm_runtime.sglang.guard import App, Message, Receive, Scope, Send
+from vlm_runtime.sglang.guard import App, Message, Receive, Scope, Send, routed_path
 from vlm_runtime.sglang.harmless import Harmless
 
 # What the model works on; everything else is answered by the process itself.
@@ -18,9 +18,11 @@ WORK: Final = frozenset(
     {
         "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/v1/classify",
         "/v1/score", "/v1/rerank", "/generate", "/encode", "/classify", "/api/chat", "/api/generate", "/invocations",
-        "/vertex_generate",
+        "/vertex_generate", "/v1/decisions", "/v1/systemone", "/v1/audio/transcriptions",
     }
 )  # fmt: skip
+# SGLang's own paths take both.
+METHODS: Final = frozenset({"POST", "PUT"})
 
 
 class InFlight:
@@ -42,7 +44,7 @@ class InFlight:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gauge = self._gauge
-        if gauge is None or scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in WORK:
+        if gauge is None or scope["type"] != "http" or scope["method"] not in METHODS or routed_path(scope) not in WORK:
             return await self._app(scope, receive, send)
         request = _Request(send, gauge, self._harmless)
         try:

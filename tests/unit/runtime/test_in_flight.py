@@ -56,6 +56,25 @@ def test_a_request_counts_from_its_arrival_until_its_answer_has_ended(engine: En
     assert engine.registry.get_sample_value(NAME) == 0
 
 
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {
+            **CHAT,
+            "path": "/engine/v1/chat/completions",
+            "root_path": "/engine",
+        },  # --fastapi-root-path, as Uvicorn tells it
+        {**CHAT, "path": "/v1/chat/completions", "root_path": "/engine"},
+        {**CHAT, "path": "/generate", "method": "PUT"},
+        {**CHAT, "path": "/v1/audio/transcriptions"},
+    ],
+)
+def test_every_way_to_ask_the_model_counts(engine: Engine, scope: dict[str, str]) -> None:
+    app = InFlight(engine)
+    app.start(engine.registry)
+    assert asked(engine, app, scope) == [1, 1, 1, 0]
+
+
 def test_a_request_whose_client_leaves_is_not_counted_for_ever(engine: Engine) -> None:
     app, engine.fails = InFlight(engine), True
     app.start(engine.registry)
