@@ -43,6 +43,7 @@ from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_p
 from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.pod_memory import limit_findings, node_findings
 from vlm_operator.resolve.releases import release_findings
+from vlm_operator.resolve.rules.vision import vision_findings
 from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.splits import split_findings
 from vlm_operator.resolve.startup import startup_budget
@@ -116,6 +117,7 @@ def make_plan(
         *choice.findings,
         *([inspected] if isinstance(inspected, Finding) else []),
         *notes.model_findings(context, read),
+        *vision_findings(context, declared),
         *notes.driver_findings(image, gpu),
         *release_findings(context, declared),
         *notes.virtual_gpu_findings(context, declared),

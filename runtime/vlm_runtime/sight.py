@@ -1,8 +1,8 @@
 """Whether an answer about an image came from one that the engine looked at.
 
-Where the engine has turned the vision of its model off, or the model has none, it drops images without a word and answers
-all the same: a chat template may leave a marker where the image was, and that is all. An image that is looked at makes the
-prompt longer by its own tokens.
+Where the engine has turned the vision of its model off, or the model has none, SGLang refuses images from 0.5.17 on. Before,
+it drops them without a word and answers all the same: a chat template may leave a marker where the image was, and that is
+all. An image that is looked at makes the prompt longer by its own tokens.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from vlm_runtime.client import Answer, EngineClient, EngineUnreachable
 # (Qwen: start, image, end). The least that an image is made into is 4 tokens and its markers (Qwen2.5-VL, 64 x 64 pixels),
 # so that a prompt which grew by few tokens alone proves nothing.
 MOST_MARKER_TOKENS: Final = 8
+# entrypoints/openai/serving_chat.py
+TEXT_ONLY: Final = b"only supports text input"
 
 
 def is_answer(answer: Answer) -> bool:

@@ -17,7 +17,7 @@ from vlm_runtime.hang import Patience, Production, patience, read_production
 from vlm_runtime.images import ImageWindow, image_counts
 from vlm_runtime.processes import is_alive, workers
 from vlm_runtime.pulse import Pulse
-from vlm_runtime.sight import is_answer, unseen
+from vlm_runtime.sight import TEXT_ONLY, is_answer, unseen
 from vlm_runtime.state import RuntimeState
 
 # The engine itself ends about seven seconds after a worker died. Dumps of a crash may take it a minute.
@@ -158,7 +158,7 @@ class Watcher:
     def _refused(self, answer: Answer) -> Failure:
         size = f"{self._plan.runtime.probe_image_width} x {self._plan.runtime.probe_image_height}"
         return failure(
-            "ConfigurationError",
+            "ImageNotSeen" if TEXT_ONLY in answer.body else "ConfigurationError",
             f"The engine runs, but answers a question about an image of {size} pixels with {answer.status}: "
             f"{answer.brief()}.",
         )

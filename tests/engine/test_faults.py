@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
-from engine.conftest import ARGS, ENV, Start
+from engine.conftest import ARGS, ENV, MODEL, Start
 from unit.inspect.hub_stand_in import Answer, hub_stand_in
 from unit.runtime.harness import Container
 
@@ -46,6 +47,19 @@ def test_a_full_shared_memory(engine: Start) -> None:
     assert run.wait_exit(120) == 1
     assert run.failure()["reason"] == "SharedMemoryFull"
     assert "No space left on device" in run.failure()["message"]
+
+
+def test_a_model_of_text_alone(engine: Start, tmp_path: Path) -> None:
+    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        (tmp_path / file).symlink_to(MODEL / file)
+    config = json.loads((MODEL / "config.json").read_text())["text_config"]
+    config |= {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "dtype": "bfloat16"}
+    config["rope_parameters"] = {"rope_theta": 10000.0, "rope_type": "default"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    args = ["--model-path", str(tmp_path), *ARGS[2:], "--load-format", "dummy"]
+    run = engine(engine={"args": args, "env": ENV})
+    assert run.wait_exit(300) == 1
+    assert run.failure()["reason"] == "ImageNotSeen"
 
 
 def test_a_gated_model_without_a_token(engine: Start, tmp_path: Path) -> None:

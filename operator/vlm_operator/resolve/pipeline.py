@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterable
 
 from vlm_api.plan import Finding, Setting
 from vlm_operator.resolve.context import Context, Declared, left
-from vlm_operator.resolve.rules import attention, cpu, doors, engine, hardware, profile, refusals, user, workload
+from vlm_operator.resolve.rules import (
+    attention,
+    cpu,
+    doors,
+    engine,
+    hardware,
+    profile,
+    refusals,
+    user,
+    vision,
+    workload,
+)
 
 Rule = Callable[[Context, Declared], Iterable[Setting | Finding]]
 
@@ -26,6 +37,7 @@ USER: tuple[Rule, ...] = (
     doors.ways_out,
 )
 TUNED: tuple[Rule, ...] = (
+    vision.vision_on,
     cpu.on_the_cpu,
     workload.running_limit,
     workload.embedding_cache,

@@ -4,7 +4,8 @@
 
 ``start_seconds`` (how long it says nothing), ``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long
 /ready is 503), ``image_seconds`` (how long a question takes), ``exit_code`` and ``last_words``
-(end during the load), ``images`` (received and repeated, in its metrics), ``refuse_images`` (answer them with 400),
+(end during the load), ``images`` (received and repeated, in its metrics), ``refuse_images`` (answer them with 400; a text:
+with that),
 ``drop_images`` (answer as if there were none), ``usage`` (false: count no tokens), ``plain_status`` (of questions without an
 image), ``understands_images`` (what /model_info says of the model; nothing where it is not given),
 ``ready_path`` (false: as before 0.5.20), ``unknown_flags`` (take them, as a pod's plan has many),
@@ -83,7 +84,8 @@ class Handler(BaseHTTPRequestHandler):
         if not self.authorized():
             return
         if TOLD.get("refuse_images"):
-            self.answer(400, {"message": f"no images here, and your key is {args.api_key}"})
+            why = TOLD["refuse_images"] if isinstance(TOLD["refuse_images"], str) else "no images here"
+            self.answer(400, {"message": f"{why}, and your key is {args.api_key}"})
             return
         with count:
             running += 1

@@ -108,6 +108,12 @@ class TestStart:
         assert "64 x 64 pixels with 400" in run.failure()["message"]
         assert KEY not in run.failure()["message"]
 
+    def test_an_engine_whose_model_takes_text_alone_says_so(self, container: Start) -> None:
+        run = container(refuse_images="Model only supports text input; received unsupported content type 'image_url'.")
+        assert run.wait_exit() == 1
+        assert run.failure()["reason"] == "ImageNotSeen"
+        assert "64 x 64 pixels with 400" in run.failure()["message"]
+
     @pytest.mark.parametrize("told", [{"understands_images": False}, {}], ids=["says so", "does not say"])
     def test_an_engine_that_drops_images_is_a_failure_and_never_ready(
         self, container: Start, told: dict[str, bool]
