@@ -157,12 +157,13 @@ class App:
         await cluster.services.synced()
 
     async def _knows_services(self, client: Client) -> bool:
-        """Whether the CRD is there. Waits for an API server that is away, as it is while a cluster starts."""
+        """Whether the CRD is there. Waits for an API server that is away or busy, as it is while a cluster starts."""
         while True:
             try:
                 return await asyncio.to_thread(client.serves, kinds.VLM_SERVICE)
             except ApiError as error:
-                if error.status != 0 or self._stop.is_set():
+                passes = error.status == 0 or error.status == 429 or error.status >= 500
+                if not passes or self._stop.is_set():
                     raise
                 log.warning("%s (trying again)", error.message)
             await self._sleep(RETRY_SECONDS)

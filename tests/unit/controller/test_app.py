@@ -14,6 +14,7 @@ from vlm_operator.controller import app
 from vlm_operator.controller.app import App, Options
 from vlm_operator.controller.metrics import Metrics
 from vlm_operator.controller.services import WatchFailed
+from vlm_operator.kube.client import ApiError
 
 
 def test_without_the_crd_it_says_what_is_missing_instead_of_waiting_for_ever():
@@ -25,6 +26,26 @@ def test_without_the_crd_it_says_what_is_missing_instead_of_waiting_for_ever():
 
     with pytest.raises(WatchFailed, match=r"install the CRD vlmservices\.vlmserve\.dev"):
         asyncio.run(start())
+
+
+@pytest.mark.parametrize("status", [0, 429, 500, 503])
+def test_a_start_waits_for_an_api_server_that_is_away_or_busy(monkeypatch: pytest.MonkeyPatch, status: int):
+    monkeypatch.setattr(app, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(app, "Metrics", lambda: Metrics(CollectorRegistry()))
+    answers: list[ApiError | bool] = [ApiError(status, "Busy", "not now"), True]
+
+    class Client:
+        def serves(self, kind: object) -> bool:
+            answer = answers.pop(0)
+            if isinstance(answer, ApiError):
+                raise answer
+            return answer
+
+    async def start() -> bool:
+        return await App(Options(runtime_image="x"))._knows_services(Client())  # type: ignore[arg-type]
+
+    assert asyncio.run(start())
+    assert not answers
 
 
 @pytest.mark.parametrize(
