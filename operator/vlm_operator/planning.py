@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from vlm_api.plan import (
@@ -95,19 +96,21 @@ def make_plan(
     model = model_facts(spec.model, read)
     family = family_of(model.architecture, shipped() if families is None else families)
     cuda = spec.hardware.device is Device.CUDA
-    choice = _hardware(spec, cluster, model, family) if cuda else Choice(None, source="spec")
-    gpu = choice.chosen.gpu if choice.chosen is not None else choice.wished
-    context = Context(
+    on_no_gpu = Context(
         service=service,
         engine=engine,
         choices=choices,
-        gpu=gpu,
+        gpu=None,
         model=model,
         family=family,
         image=_image(spec, family),
         devices_per_pod=devices_per_pod(spec) if cuda else 0,
         network_policies=cluster.network_policies,
     )
+    rank = partial(_rank, on_no_gpu)
+    choice = choose_hardware(spec, cluster.nodes, cluster.in_use, rank) if cuda else Choice(None, source="spec")
+    gpu = choice.chosen.gpu if choice.chosen is not None else choice.wished
+    context = replace(on_no_gpu, gpu=gpu)
     declared, findings = resolve(context)
     total = budget(context, declared)
     pool = int(declared.value("SGLANG_MM_FEATURE_CACHE_MB") or 0)
@@ -190,20 +193,24 @@ def _made_blindly(plan: ServingPlan) -> bool:
 
 
 def _sees_now(spec: VLMServiceSpec, cluster: Cluster) -> bool:
-    choice = _hardware(spec, cluster, model_facts(spec.model), None)
+    choice = choose_hardware(spec, cluster.nodes, cluster.in_use, lambda gpu: (gpu.source == "unknown",))
     return choice.chosen is not None and choice.source != "unknown"
 
 
-def _hardware(spec: VLMServiceSpec, cluster: Cluster, model: ModelFacts, family: Family | None) -> Choice:
-    weights = memory.weights_mib(model, spec.parallelism.tensor * spec.parallelism.pipeline)
+def _rank(context: Context, gpu: GpuFacts) -> tuple[int, int]:
+    """How well a GPU suits, smaller is better: whether the plan for it would fit into its memory, whether it has a profile."""
+    context = replace(context, gpu=gpu)
+    return _fits(context), 0 if context.profile is not None else 1
 
-    def rank(gpu: GpuFacts) -> tuple[int, int]:
-        unknown = weights is None or gpu.memory_mib is None
-        fits = 1 if unknown else 0 if weights < gpu.memory_mib else 2  # type: ignore[operator]
-        tuned = family is not None and any(p.when.unmet(gpu) is None for p in family.profiles)
-        return fits, 0 if tuned else 1
 
-    return choose_hardware(spec, cluster.nodes, cluster.in_use, rank)
+def _fits(context: Context) -> int:
+    """0 where the plan fits, 1 where that is not known, 2 where it does not."""
+    declared, _ = resolve(context)
+    total = budget(context, declared)
+    if total.device_mib is None or total.weights_mib is None:
+        return 1
+    found = fit_findings(context, declared, total, int(declared.value("SGLANG_MM_FEATURE_CACHE_MB") or 0))
+    return 2 if any(f.severity is Severity.ERROR for f in found) else 0
 
 
 def _image(spec: VLMServiceSpec, family: Family | None) -> memory.Image | None:

@@ -28,6 +28,22 @@ def test_hardware_on_which_the_model_fits_comes_before_hardware_with_a_profile()
     assert chosen(plan(service(model=model), small_hopper, large)) == ["large"]
 
 
+@pytest.mark.parametrize(
+    ("many", "few", "billions"),
+    [
+        (node("many", "NVIDIA-L4", 23_034, "8.9"), node("few", "NVIDIA-A100-PCIE-40GB", 40_960, "8.0", count=1), 8),
+        (node("many", "NVIDIA-L40S", 46_068, "8.9"), a100("few", count=1), 21),
+    ],
+)
+def test_weights_alone_do_not_fit_a_gpu_that_has_no_room_for_reserve_and_a_request(many, few, billions):
+    model = {"uri": "hf://x/y", "architecture": "Qwen3VLForConditionalGeneration", "parametersBillion": billions}
+    light = images(width=512, height=512) | {"concurrency": 16}
+    made = plan(service(model=model, workload=light), many, few)
+    assert chosen(made) == ["few"]
+    assert made.errors == []
+    assert "ModelDoesNotFit" in reasons(plan(service(model=model, workload=light), many))
+
+
 def test_among_equals_the_class_with_most_free_devices_is_chosen():
     busy, idle = node("busy", "NVIDIA-H200", 143_771), node("idle")
     made = make_plan(service(), cluster(busy, idle, in_use={"busy": 7}), runtime_image=RUNTIME_IMAGE)
