@@ -96,6 +96,7 @@ def make_plan(
     model = model_facts(spec.model, read)
     family = family_of(model.architecture, shipped() if families is None else families)
     cuda = spec.hardware.device is Device.CUDA
+    devices = devices_per_pod(spec, attention_groups=bool(choices.get("enable_dp_attention")))
     on_no_gpu = Context(
         service=service,
         engine=engine,
@@ -104,11 +105,12 @@ def make_plan(
         model=model,
         family=family,
         image=_image(spec, family),
-        devices_per_pod=devices_per_pod(spec) if cuda else 0,
+        devices_per_pod=devices if cuda else 0,
         network_policies=cluster.network_policies,
     )
-    rank = partial(_rank, on_no_gpu)
-    choice = choose_hardware(spec, cluster.nodes, cluster.in_use, rank) if cuda else Choice(None, source="spec")
+    choice = Choice(None, source="spec")
+    if cuda:
+        choice = choose_hardware(spec, devices, cluster.nodes, cluster.in_use, partial(_rank, on_no_gpu))
     gpu = choice.chosen.gpu if choice.chosen is not None else choice.wished
     context = replace(on_no_gpu, gpu=gpu)
     declared, findings = resolve(context)
@@ -184,7 +186,7 @@ def stays(
     """
     if previous.plan.spec_digest != spec_digest(spec) or not scheduled or mismatch:
         return False
-    return ready or not _made_blindly(previous.plan) or not _sees_now(spec, cluster)
+    return ready or not _made_blindly(previous.plan) or not _sees_now(previous.plan, spec, cluster)
 
 
 def _made_blindly(plan: ServingPlan) -> bool:
@@ -192,8 +194,9 @@ def _made_blindly(plan: ServingPlan) -> bool:
     return hardware.device == Device.CUDA.value and (hardware.source == "unknown" or not hardware.nodes)
 
 
-def _sees_now(spec: VLMServiceSpec, cluster: Cluster) -> bool:
-    choice = choose_hardware(spec, cluster.nodes, cluster.in_use, lambda gpu: (gpu.source == "unknown",))
+def _sees_now(plan: ServingPlan, spec: VLMServiceSpec, cluster: Cluster) -> bool:
+    devices = plan.resources.devices_per_pod
+    choice = choose_hardware(spec, devices, cluster.nodes, cluster.in_use, lambda gpu: (gpu.source == "unknown",))
     return choice.chosen is not None and choice.source != "unknown"
 
 

@@ -37,24 +37,28 @@ class Choice:
     """Labels of the nodes that the spec's wishes rule out, where no node was chosen."""
 
 
-def devices_per_pod(spec: VLMServiceSpec) -> int:
-    """Devices of each pod: tensor x pipeline x data over the nodes of one copy."""
+def devices_per_pod(spec: VLMServiceSpec, *, attention_groups: bool) -> int:
+    """Devices of each pod: tensor x pipeline x data over the nodes of one copy.
+
+    ``attention_groups``: whether ``data`` groups the tensor ranks (enable_dp_attention), which takes no devices of its own.
+    """
     parallel = spec.parallelism
-    return parallel.tensor * parallel.pipeline * parallel.data // spec.multinode.node_count
+    data = 1 if attention_groups else parallel.data
+    return parallel.tensor * parallel.pipeline * data // spec.multinode.node_count
 
 
 def choose_hardware(
     spec: VLMServiceSpec,
+    needed: int,
     nodes: tuple[NodeFacts, ...],
     in_use: Mapping[str, int],
     rank: Callable[[GpuFacts], tuple[Any, ...]],
 ) -> Choice:
     """The class of nodes that the plan is made for.
 
-    ``rank`` says how well a GPU suits (smaller is better: fits, has a profile); then the most free devices, then the
-    product's name, so that the choice does not hang on the order of nodes.
+    ``needed``: devices of each pod. ``rank`` says how well a GPU suits (smaller is better: fits, has a profile); then the
+    most free devices, then the product's name, so that the choice does not hang on the order of nodes.
     """
-    needed = devices_per_pod(spec)
     written = spec.template.get("spec")
     pod = written if isinstance(written, Mapping) else {}
     passed: list[PassedOver] = []

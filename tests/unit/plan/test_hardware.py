@@ -6,6 +6,7 @@ import pytest
 from unit.plan.builders import RUNTIME_IMAGE, a100, cluster, images, node, plan, reasons, service, values
 
 from vlm_api.plan import Severity
+from vlm_operator.errors import InvalidInput
 from vlm_operator.planning import make_plan, seal
 
 
@@ -118,6 +119,27 @@ def test_what_can_never_work_on_these_nodes_is_an_error_with_the_numbers(spec, h
     (error,) = made.errors
     assert error.reason == reason
     assert says in error.message
+
+
+@pytest.mark.parametrize(
+    ("tensor", "data", "version", "devices"),
+    [(2, 2, "0.5.23", 2), (8, 8, "0.5.23", 8), (8, 4, "0.5.19", 8)],
+)
+def test_attention_groups_take_no_gpus_beside_those_of_the_tensor_ranks(tensor, data, version, devices):
+    grouped = {"version": version, "settings": {"enable_dp_attention": True}}
+    made = plan(service(parallelism={"tensor": tensor, "data": data}, engine=grouped))
+    assert made.resources.devices_per_pod == devices
+    assert "TooManyDevices" not in reasons(made)
+    assert chosen(made) == ["node-0"]
+
+
+def test_data_ranks_without_such_groups_take_gpus_of_their_own():
+    assert plan(service(parallelism={"tensor": 2, "data": 4})).resources.devices_per_pod == 8
+
+
+def test_attention_groups_that_do_not_divide_the_tensor_ranks_are_refused():
+    with pytest.raises(InvalidInput, match=r"3 does not divide parallelism\.tensor 8"):
+        plan(service(parallelism={"tensor": 8, "data": 3}, engine={"settings": {"enable_dp_attention": True}}))
 
 
 @pytest.mark.parametrize(("tensor", "instead"), [(3, "2 or 4"), (5, "4 or 8"), (6, "4 or 8")])

@@ -65,6 +65,12 @@ def shapes(context: Context, declared: Declared) -> Iterator[Setting]:
             raise InvalidInput(
                 choice.path, f"{name} {choice.value} does not divide parallelism.tensor {tensor}: correct it"
             )
+    data, grouped = context.spec.parallelism.data, settings.get("enable_dp_attention")
+    if grouped is not None and grouped.value and tensor % data:
+        raise InvalidInput(
+            "spec.parallelism.data",
+            f"{data} does not divide parallelism.tensor {tensor}, whose ranks {grouped.path} groups by it: correct it",
+        )
     chunk, page = declared.value("chunked_prefill_size"), declared.value("page_size")
     if chunk and page and int(chunk) > 0 and int(chunk) % int(page):
         path = (settings.get("chunked_prefill_size") or settings["page_size"]).path
