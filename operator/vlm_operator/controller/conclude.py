@@ -15,6 +15,7 @@ from vlm_operator.controller.effectiveness import effective, overrides_effective
 from vlm_operator.controller.observed import Observed, Verdict
 from vlm_operator.controller.scaling import desired, scaling_active
 from vlm_operator.controller.startup import startup
+from vlm_operator.render import engine_scheme
 from vlm_operator.render.names import selector_labels
 from vlm_operator.render.workload import LWS_WORKER_INDEX
 
@@ -51,7 +52,7 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         updated_replicas=seen.replicas.updated if seen.replicas.settled else 0,
         available_replicas=seen.replicas.available,
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
-        url=f"http://{service.name}.{service.namespace}.svc:{ENGINE_PORT}/v1",
+        url=_url(service, seen.plan, previous),
         # Without a plan of the present spec, the one before is still what the pods run.
         plan=_plan(seen.plan) or (previous.plan if previous else None),
         model=seen.inspection if seen.inspection and seen.inspection.digest else None,
@@ -59,6 +60,13 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
         effective=effective(seen, service.spec.workload.images.reuse.value, previous.effective if previous else None),
         benchmark=previous.benchmark if previous else None,
     )
+
+
+def _url(service: VLMService, plan: ServingPlan | None, previous: VLMServiceStatus | None) -> str:
+    if plan is None and previous and previous.url:
+        return previous.url
+    scheme = engine_scheme(plan) if plan else "http"
+    return f"{scheme}://{service.name}.{service.namespace}.svc:{ENGINE_PORT}/v1"
 
 
 def told(previous: VLMServiceStatus | None, status: VLMServiceStatus) -> Iterator[tuple[str, str, str]]:

@@ -3,12 +3,13 @@
 from vlm_operator.render.digest import plan_hash, stored
 from vlm_operator.render.inspection import inspection_digest, inspection_job
 from vlm_operator.render.network import USUAL_SITE, Site, network_policy
-from vlm_operator.render.objects import objects, policy_before_plan
+from vlm_operator.render.objects import engine_scheme, objects, policy_before_plan
 from vlm_operator.render.pod import pod_template
 
 __all__ = [
     "USUAL_SITE",
     "Site",
+    "engine_scheme",
     "inspection_digest",
     "inspection_job",
     "network_policy",

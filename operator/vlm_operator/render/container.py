@@ -41,6 +41,10 @@ STARTUP_PERIOD_SECONDS = 5
 # The runtime ends a start at its budget itself, and says why; kubelet only ends a runtime that is stuck.
 STARTUP_MARGIN_SECONDS = 30
 
+# Of a runtime that is stuck, and so of an engine that it would not drain: kubelet would otherwise wait for as long as the
+# longest request may take, with the GPUs held. For a runtime that is only slow to answer it is time to end what runs shortly.
+STUCK_GRACE_SECONDS = 30
+
 # The kernel drops a signal for PID 1 that has no handler, and the kubelet sends SIGTERM once: a pod that is deleted while
 # its Python starts would load the engine and keep its GPUs for the whole grace period. Bit 14 of SigCgt is SIGTERM's.
 WAIT_FOR_HANDLER = (
@@ -72,9 +76,10 @@ def main_container(plan: ServingPlan, service: VLMService) -> Manifest:
             "/startupz",
             period=STARTUP_PERIOD_SECONDS,
             failures=math.ceil((plan.runtime.startup_budget_seconds + STARTUP_MARGIN_SECONDS) / STARTUP_PERIOD_SECONDS),
+            grace=STUCK_GRACE_SECONDS,
         ),
         "readinessProbe": _probe("/readyz", period=5, failures=2),
-        "livenessProbe": _probe("/livez", period=10, failures=3),
+        "livenessProbe": _probe("/livez", period=10, failures=3, grace=STUCK_GRACE_SECONDS),
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", WAIT_FOR_HANDLER]}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": SECURITY,
@@ -138,11 +143,15 @@ def _mounts(service: VLMService) -> list[Manifest]:
     return mounts
 
 
-def _probe(path: str, *, period: int, failures: int) -> dict[str, Any]:
-    """A question to the runtime, which answers at once; the engine's own health call takes seconds."""
+def _probe(path: str, *, period: int, failures: int, grace: int | None = None) -> dict[str, Any]:
+    """A question to the runtime, which answers at once; the engine's own health call takes seconds.
+
+    ``grace``: seconds from the SIGTERM after too many failures to the SIGKILL; None: the pod's.
+    """
     return {
         "httpGet": {"path": path, "port": names.RUNTIME},
         "periodSeconds": period,
         "timeoutSeconds": 5,
         "failureThreshold": failures,
+        **({} if grace is None else {"terminationGracePeriodSeconds": grace}),
     }

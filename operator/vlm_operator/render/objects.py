@@ -66,8 +66,14 @@ def objects(
     if service.spec.scaling is not None:
         found.append(_autoscaler(plan, service))
     if service.spec.metrics.pod_monitor:
-        found.append(_pod_monitor(service))
+        found.append(_pod_monitor(plan, service))
     return [_with_metadata(o, service, owner, plan.hash) for o in found]
+
+
+def engine_scheme(plan: ServingPlan) -> str:
+    """``https`` where the engine was given a certificate of its own (``--ssl-certfile``)."""
+    tls = any(arg.partition("=")[0] == "--ssl-certfile" for arg in plan.engine.args)
+    return "https" if tls else "http"
 
 
 def policy_before_plan(service: VLMService, owner: dict[str, Any], site: Site) -> list[Manifest]:
@@ -163,7 +169,9 @@ def target_in_flight(service: VLMService) -> int:
     return DEFAULT_TARGET_IN_FLIGHT if concurrency is None else max(1, int(concurrency * TARGET_SHARE))
 
 
-def _pod_monitor(service: VLMService) -> Manifest:
+def _pod_monitor(plan: ServingPlan, service: VLMService) -> Manifest:
+    # The certificate is made out for the service's name, and Prometheus asks each pod by its address.
+    tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if engine_scheme(plan) == "https" else {}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
@@ -176,6 +184,7 @@ def _pod_monitor(service: VLMService) -> Manifest:
                     "path": "/metrics",
                     "relabelings": TARGET_LABELS,
                     "metricRelabelings": METRIC_NAMES,
+                    **(tls if port == names.HTTP else {}),
                 }
                 for port in (names.HTTP, names.RUNTIME)
             ],

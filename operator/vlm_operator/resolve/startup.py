@@ -14,6 +14,10 @@ BASE_SECONDS: Final = 900
 UNKNOWN_DOWNLOAD_MIB: Final = 45_000
 
 
+# A group's budget begins when its head starts, which then waits for members whose nodes may still pull the image of 15 GB.
+GROUP_PULL_SECONDS: Final = 1200
+
+
 class _Storage(NamedTuple):
     """Where weights lie, by the scheme of ``spec.model.uri``, and an assumed speed in MiB/s. Nothing was measured."""
 
@@ -36,16 +40,19 @@ class StartupBudget(NamedTuple):
     reason: str
 
 
-def startup_budget(uri: str, weights_mib: float | None) -> StartupBudget:
+def startup_budget(uri: str, weights_mib: float | None, nodes: int = 1) -> StartupBudget:
     """How long a start may take: a base, and all weights read once from where ``spec.model.uri`` says that they lie.
 
     ``weights_mib`` are those of the whole model; None: unknown. A claim for downloads makes later starts quicker, but the
-    first one still downloads.
+    first one still downloads. ``nodes``: the pods of one replica, which start together or not at all.
     """
     storage = _STORAGES[uri.partition("://")[0]]
-    base = f"{BASE_SECONDS:,} s for the engine's start, graphs and warm-up"
+    base, base_seconds = f"{BASE_SECONDS:,} s for the engine's start, graphs and warm-up", BASE_SECONDS
+    if nodes > 1:
+        base += f", {GROUP_PULL_SECONDS:,} s for images that other nodes of the group still pull"
+        base_seconds += GROUP_PULL_SECONDS
     if weights_mib is None and storage is not _STORAGES["hf"]:
-        return StartupBudget(BASE_SECONDS, f"{base}; the weights' size is unknown")
+        return StartupBudget(base_seconds, f"{base}; the weights' size is unknown")
     size = UNKNOWN_DOWNLOAD_MIB if weights_mib is None else weights_mib
     seconds = math.ceil(size / storage.mib_per_second / 60) * 60
     what = (
@@ -54,4 +61,4 @@ def startup_budget(uri: str, weights_mib: float | None) -> StartupBudget:
         else f"weights of an unknown size, taken as {size:,} MiB,"
     )
     reason = f"{base}, and {seconds:,} s for {what} from {storage.name} at {storage.mib_per_second} MiB/s"
-    return StartupBudget(BASE_SECONDS + seconds, reason)
+    return StartupBudget(base_seconds + seconds, reason)

@@ -67,6 +67,14 @@ def verdicts(seen: Observed, **spec: Any) -> dict[str, tuple[str, str]]:
 SERVED = Observed(plan=PLAN, replicas=SERVING, pods=[pod(ready=True)])
 
 
+def test_the_address_says_https_where_the_engine_has_a_certificate_also_while_a_change_is_refused():
+    engine = PLAN.engine.model_copy(update={"args": ["--ssl-certfile", "/tls/tls.crt"]})
+    serving = conclude(service(), replace(SERVED, plan=PLAN.model_copy(update={"engine": engine})), None, NOW)
+    assert serving.url == "https://vlm.default.svc:8000/v1"
+    assert conclude(service(), replace(SERVED, plan=None), serving, NOW).url == serving.url
+    assert conclude(service(), SERVED, None, NOW).url == "http://vlm.default.svc:8000/v1"
+
+
 def test_a_service_that_answers_is_ready():
     assert verdicts(SERVED) == {
         "Ready": ("True", "Serving"),

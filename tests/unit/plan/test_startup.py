@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vlm_operator.resolve.startup import BASE_SECONDS, startup_budget
+from vlm_operator.resolve.startup import BASE_SECONDS, GROUP_PULL_SECONDS, startup_budget
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,9 @@ def test_a_larger_model_never_gets_less_time() -> None:
     for scheme in ("hf", "pvc", "oci", "file"):
         budgets = [startup_budget(f"{scheme}://x/y", size).seconds for size in (0, 1, 100, 10_000, 1_000_000)]
         assert budgets == sorted(budgets)
+
+
+def test_a_group_is_given_time_for_images_that_its_members_still_pull():
+    one, two = (startup_budget("hf://a/b", 100, nodes) for nodes in (1, 2))
+    assert two.seconds - one.seconds == GROUP_PULL_SECONDS
+    assert "1,200 s for images that other nodes of the group still pull" in two.reason

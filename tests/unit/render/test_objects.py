@@ -141,6 +141,14 @@ def test_a_pod_monitor_is_made_only_where_asked():
     assert [e["port"] for e in made["spec"]["podMetricsEndpoints"]] == ["http", "runtime"]
 
 
+@pytest.mark.parametrize("args", [["--ssl-certfile", "/tls/tls.crt"], ["--ssl-certfile=/tls/tls.crt"]])
+def test_a_pod_monitor_asks_an_engine_with_a_certificate_by_https_and_the_runtime_without(args):
+    engine = plan().engine.model_copy(update={"args": args})
+    made = objects(plan(engine=engine), service(metrics={"podMonitor": True}))["PodMonitor"]
+    found = {e["port"]: (e.get("scheme"), e.get("tlsConfig")) for e in made["spec"]["podMetricsEndpoints"]}
+    assert found == {"http": ("https", {"insecureSkipVerify": True}), "runtime": (None, None)}
+
+
 def test_devices_through_claims_bring_their_template():
     hardware = plan().hardware.model_copy(update={"claims": True, "resource_name": None})
     made = objects(plan(hardware=hardware, resources=PlanResources(devices_per_pod=2, pods=1)), service())

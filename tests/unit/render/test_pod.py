@@ -171,6 +171,13 @@ def test_the_last_request_may_end_before_the_pod_is_killed():
     assert pod(plan(), service())["terminationGracePeriodSeconds"] >= 300
 
 
+def test_a_runtime_that_is_stuck_keeps_no_gpus_for_as_long_as_requests_may_take():
+    (container,) = pod(plan(), service())["containers"]
+    assert container["startupProbe"]["terminationGracePeriodSeconds"] == 30
+    assert container["livenessProbe"]["terminationGracePeriodSeconds"] == 30
+    assert "terminationGracePeriodSeconds" not in container["readinessProbe"]  # which the API server refuses
+
+
 def test_devices_are_asked_for_as_limit_and_request():
     resources = main(plan(resources=PlanResources(devices_per_pod=4, pods=1)), service())["resources"]
     assert resources["limits"] == {"nvidia.com/gpu": "4"}
