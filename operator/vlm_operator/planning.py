@@ -284,7 +284,7 @@ def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: 
 
 def _plan_runtime(service: VLMService, image: str, context: Context, gpu: GpuFacts | None) -> PlanRuntime:
     spec = service.spec
-    budgeted = startup_budget(spec.model.uri, memory.weights_mib(context.model, 1))
+    budgeted = startup_budget(spec.model.uri, memory.weights_mib(context.model, 1), spec.multinode.node_count)
     capability = gpu.compute_capability if gpu else None
     return PlanRuntime(
         image=image,
