@@ -147,7 +147,8 @@ class PlanMemory(ApiModel):
     kv_cache_mib: int | None = None
     """What is left for the KV cache on one device."""
     reserved_mib: int | None = None
-    """What the engine keeps free for activations and CUDA graphs."""
+    """What the engine keeps free for activations and CUDA graphs, and what is not free for it: CUDA's contexts, and the pool
+    once more where the engine counts it twice."""
     host_memory_mib: int | None = None
     """Memory that the pod asks for."""
 

@@ -130,38 +130,71 @@ CAPACITY_DEFAULTS = (
     (160 * 1024, 8192, 256, 512),
     (math.inf, 16384, 512, 512),
 )
+# Up to 0.5.19 the class of 24 and 32 GiB had less (server_args.py there); the others are the same since 0.5.9.
+SMALL_CLASS_SINCE = "0.5.20"
+OLDER_CAPACITY_DEFAULTS = (CAPACITY_DEFAULTS[0], (35 * 1024, 2048, 24, 80), *CAPACITY_DEFAULTS[2:])
 UNKNOWN_CAPACITY_DEFAULTS = (4096, 160, 160)
 
 
-def engine_capacity_defaults(memory_mib: int | None, tensor: int) -> tuple[int, int]:
-    """(chunked prefill tokens, decode graph limit) that the engine takes for a device of ``memory_mib`` by itself."""
+def engine_capacity_defaults(memory_mib: int | None, tensor: int, *, older: bool = False) -> tuple[int, int]:
+    """(chunked prefill tokens, decode graph limit) that the engine takes for a device of ``memory_mib`` by itself.
+
+    ``older``: a release before ``SMALL_CLASS_SINCE``.
+    """
     chunk, small, large = UNKNOWN_CAPACITY_DEFAULTS
     if memory_mib is not None:
-        _, chunk, small, large = next(row for row in CAPACITY_DEFAULTS if memory_mib < row[0])
+        rows = OLDER_CAPACITY_DEFAULTS if older else CAPACITY_DEFAULTS
+        _, chunk, small, large = next(row for row in rows if memory_mib < row[0])
     return chunk, small if tensor < 4 else large
 
 
-def activations_mib(memory_mib: int, *, chunked_prefill: int, decode_graph: int, tensor: int, pipeline: int) -> float:
-    """What the engine leaves for activations and graphs by itself: arg_groups/memory_hook.py of 0.5.23."""
-    reserved = 512 + max(chunked_prefill, 2048) * 1.5 + tensor * pipeline * 128 + decode_graph * 2
-    return max(reserved, 10 * 1024) if memory_mib > 60 * 1024 else reserved
+# What a device lacks before any weight is loaded, which the engine's own sum has not: it goes by the memory that is free then
+# (mem_cache/kv_cache_configurator.py, _profile_available_bytes). Read off logs of SGLang, "Load weight begin. avail mem"
+# against the device's total: 1,128 MiB on an H200 (PR 11716), 1,222 on an RTX PRO 6000 (issue 40558), 1,219 on an A100 (issue
+# 485); the driver's own part and one CUDA context with its modules. Less on small devices, which have fewer multiprocessors.
+CONTEXT_MIB = 1280
+CONTEXT_SHARE = 0.05
+# The second process on the first GPU, which prepares images there: PR 22662 measured 500 MiB a context; with it and all, the
+# CI of PR 36411 had about 2,030 MiB less than the total on an H100.
+SECOND_CONTEXT_MIB = 768
+# Buffers of NCCL on each rank: 1.43 GiB for 4 ranks and 2.01 for 8 with NVLink (PRs 13075 and 11716), 0.39 over PCIe (issue
+# 40558), which is how devices below 60 GiB are joined.
+LARGE_DEVICE_MIB = 60 * 1024
+COMMUNICATION_MIB = {"small": 512, "large": 1536, "large, more than 4 ranks": 2048}
 
 
-def static_fraction(
-    memory_mib: int, *, chunked_prefill: int, decode_graph: int, tensor: int, pipeline: int, vision_hidden: int | None
+def context_mib(memory_mib: int, ranks: int) -> int:
+    """MiB of a device that are gone before weights are loaded: driver, CUDA context, and NCCL's buffers between ``ranks``."""
+    context = min(CONTEXT_MIB, int(memory_mib * CONTEXT_SHARE))
+    if ranks == 1:
+        return context
+    kind = "small" if memory_mib < LARGE_DEVICE_MIB else "large" if ranks <= 4 else "large, more than 4 ranks"
+    return context + COMMUNICATION_MIB[kind]
+
+
+def activations_mib(
+    memory_mib: int, *, chunked_prefill: int, decode_graph: int, tensor: int, pipeline: int, attention_groups: int = 1
 ) -> float:
+    """What the engine leaves for activations and graphs by itself: arg_groups/memory_hook.py of 0.5.23.
+
+    ``attention_groups``: its ``attn_dp_size``, with which graphs are padded for every group.
+    """
+    reserved = 512 + max(chunked_prefill, 2048) * 1.5 + tensor * pipeline * 128 + decode_graph * 2
+    if attention_groups > 1:
+        reserved += decode_graph * attention_groups * (4.5 if decode_graph > 300 else 3)
+    return max(reserved, 10 * 1024) if memory_mib > LARGE_DEVICE_MIB else reserved
+
+
+def static_fraction(memory_mib: int, activations: float, vision_hidden: int | None) -> float:
     """The engine's own ``mem_fraction_static``: the share of a device for weights and KV cache together.
 
     arg_groups/memory_hook.py of 0.5.23: what activations and graphs need is subtracted, then a factor for the vision
     encoder. The encoder's depth counts as 24 there, whatever it is; an unknown width is taken as the widest, 1152.
     """
-    reserved = activations_mib(
-        memory_mib, chunked_prefill=chunked_prefill, decode_graph=decode_graph, tensor=tensor, pipeline=pipeline
-    )
     hidden = vision_hidden or 1152
     complexity = 24 * hidden**2 / (24 * 1024**2)
     factor = 0.95 * min(max(1 - 0.1 * (complexity - 1), 0.8), 1.05)
-    return round((memory_mib - reserved) / memory_mib, 3) * factor
+    return round((memory_mib - activations) / memory_mib, 3) * factor
 
 
 def shared_memory_mib(*, cuda: bool, devices_in_pod: int, images: int | None, image_bytes: int | None) -> int:

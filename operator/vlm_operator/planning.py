@@ -36,7 +36,7 @@ from vlm_operator.facts.models import model_facts
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
 from vlm_operator.resolve import findings as notes
-from vlm_operator.resolve.budget import Budget, budget, host_cache_mib
+from vlm_operator.resolve.budget import Budget, budget, host_cache_mib, pool_mib
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.fit import fit_findings
@@ -115,7 +115,7 @@ def make_plan(
     context = replace(on_no_gpu, gpu=gpu)
     declared, findings = resolve(context)
     total = budget(context, declared)
-    pool = int(declared.value("SGLANG_MM_FEATURE_CACHE_MB") or 0)
+    pool = pool_mib(context, declared)
     findings = [
         *template_findings,
         *engine_findings,
@@ -212,7 +212,7 @@ def _fits(context: Context) -> int:
     total = budget(context, declared)
     if total.device_mib is None or total.weights_mib is None:
         return 1
-    found = fit_findings(context, declared, total, int(declared.value("SGLANG_MM_FEATURE_CACHE_MB") or 0))
+    found = fit_findings(context, declared, total, pool_mib(context, declared))
     return 2 if any(f.severity is Severity.ERROR for f in found) else 0
 
 
@@ -259,25 +259,25 @@ def _driver(choice: Choice) -> str | None:
     return drivers.pop() if len(drivers) == 1 else None
 
 
-def _plan_memory(context: Context, declared: Declared, total: Budget, pool_mib: int) -> PlanMemory:
+def _plan_memory(context: Context, declared: Declared, total: Budget, pool: int) -> PlanMemory:
     image, images = context.image, images_in_flight(context)
     pinned = images * image.bytes / 2 / memory.MIB if images and image and context.cuda else 0
     travelling = images * image.bytes / memory.MIB if images and image else 0
-    free, devices = total.free_mib, max(context.devices_per_pod, 1)
-    kv_mib = max(free - pool_mib, 0) if free is not None else 0
-    each = memory.HOST_PER_DEVICE_MIB + total.offloaded_mib + host_cache_mib(declared, kv_mib)
+    left, devices = total.kv_beside_mib(pool), max(context.devices_per_pod, 1)
+    each = memory.HOST_PER_DEVICE_MIB + total.offloaded_mib + host_cache_mib(declared, max(left or 0, 0))
     host = memory.HOST_BASE_MIB + each * devices + pinned + travelling
     if not context.cuda:
         host += memory.weights_mib(context.model, 1) or 0
     return PlanMemory(
         image_bytes=image.bytes if image else None,
         image_tokens=image.tokens if image else None,
-        feature_pool_mib=pool_mib or None,
+        feature_pool_mib=pool or None,
         embedding_cache_mib=total.embedding_cache_mib if context.cuda else None,
         shared_memory_mib=notes.shared_memory_mib(context),
         weights_mib=total.weights_mib,
-        kv_cache_mib=max(free - pool_mib, 0) if free is not None else None,
-        reserved_mib=total.reserved_mib,
+        kv_cache_mib=None if left is None else max(left, 0),
+        # The pool's second time too: it is memory that the KV cache does not get.
+        reserved_mib=None if total.reserved_mib is None else total.reserved_mib + pool * (total.pool_times - 1),
         host_memory_mib=math.ceil(host / 256) * 256,
     )
 

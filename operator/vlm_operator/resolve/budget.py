@@ -8,7 +8,9 @@ from typing import Any
 
 from vlm_operator import memory
 from vlm_operator.facts.types import ModelFacts
+from vlm_operator.resolve.conditions import travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.ranks import attention_groups, running_share
 
 DEFAULT_INPUT_TOKENS = 1024
 DEFAULT_OUTPUT_TOKENS = 256
@@ -17,6 +19,13 @@ DEFAULT_OUTPUT_TOKENS = 256
 KV_SHARE = 0.5
 # What the engine keeps for embeddings when nobody says otherwise (SGLANG_VLM_CACHE_SIZE_MB).
 ENGINE_EMBEDDING_CACHE_MIB = 100
+ENGINE_POOL_MIB = 1024
+# Since then the engine takes the pool off the KV cache's part (mem_cache/kv_cache_configurator.py,
+# mm_runtime_reservation_gb), although it is no longer free by then either: the HTTP process makes it while the schedulers
+# still start (entrypoints/engine.py: init_tokenizer_manager comes before wait_for_ready).
+POOL_COUNTS_TWICE_SINCE = "0.5.18"
+# Since then the decode graph is no wider than the running limit by itself.
+GRAPH_FOLLOWS_LIMIT_SINCE = "0.5.22"
 
 
 @dataclass(frozen=True)
@@ -26,17 +35,26 @@ class Budget:
     device_mib: int | None
     weights_mib: int | None
     reserved_mib: int | None
+    """What the engine leaves for activations and graphs, and what CUDA's contexts and NCCL take of its part."""
     embedding_cache_mib: int
     kv_token_bytes: int | None
     request_tokens: int
     requests: int | None
-    """Requests that run at once, where limited."""
+    """Requests that run at once on this device's rank, where limited."""
     activations_mib: int | None = None
     """What the engine would leave for activations and graphs at least."""
+    slack_mib: int | None = None
+    """What it does leave for them: the device's part above ``mem_fraction_static``."""
+    contexts_mib: int = 0
+    """What CUDA's contexts and NCCL take of the first device."""
+    loading_mib: int | None = None
+    """Weights on the device while they are loaded: those of the files, where they become smaller only afterwards."""
     most_tokens: int | None = None
     """Tokens that the KV cache may hold, where the user limits them (max_total_tokens)."""
     offloaded_mib: int = 0
     """Weights that are kept in the host's memory (cpu_offload_gb), which weights_mib does not count."""
+    pool_times: int = 1
+    """How often the engine's sum has the pool."""
 
     @property
     def free_mib(self) -> int | None:
@@ -49,14 +67,24 @@ class Budget:
         """KV cache of ``requests`` whole requests; 0 when a token's size is not known."""
         return memory.round_up(requests * self.request_tokens * (self.kv_token_bytes or 0) / memory.MIB, 1)
 
+    def kv_beside_mib(self, pool_mib: int) -> int | None:
+        """KV cache beside a pool of that size, below 0 where there is no room; None when unknown."""
+        return None if self.free_mib is None else self.free_mib - pool_mib * self.pool_times
+
+    def kept_for_kv_mib(self, room_mib: int) -> int:
+        """What the KV cache keeps of ``room_mib``: enough for the declared requests, up to its share, and never for none."""
+        share = int(room_mib * KV_SHARE)
+        if self.requests is None or self.kv_token_bytes is None:
+            return share
+        return max(min(self.kv_mib(self.requests), share), self.kv_mib(1))
+
     @property
     def pool_limit_mib(self) -> int | None:
-        """The most that a feature pool may take; None when unknown."""
+        """The most that a feature pool may take, not below 0; None when unknown."""
         if self.free_mib is None:
             return None
-        share = int(self.free_mib * KV_SHARE)
-        kept = share if self.requests is None or self.kv_token_bytes is None else min(self.kv_mib(self.requests), share)
-        return (self.free_mib - kept) // memory.POOL_GRANULE_MIB * memory.POOL_GRANULE_MIB
+        room = (self.free_mib - self.kept_for_kv_mib(self.free_mib)) // self.pool_times
+        return max(room // memory.POOL_GRANULE_MIB * memory.POOL_GRANULE_MIB, 0)
 
     def sum(self) -> str:
         """The known parts in words, for messages."""
@@ -73,55 +101,104 @@ def request_tokens(context: Context) -> int:
 
 
 def budget(context: Context, declared: Declared) -> Budget:
-    """The memory of one device as the settings declared so far share it out."""
+    """The memory of one device as the settings declared so far share it out.
+
+    Where pool and second process matter it is the first device's, which has them: the engine sizes the KV cache of all by
+    the one with the least free memory.
+    """
     spec, gpu = context.spec, context.gpu
     tensor, pipeline = spec.parallelism.tensor, spec.parallelism.pipeline
     device = gpu.memory_mib if gpu is not None else None
-    chunk, graph = memory.engine_capacity_defaults(device, tensor)
-    chunk = _number(declared.value("chunked_prefill_size"), chunk)
-    limit = declared.value("max_running_requests")
-    graph = _number(declared.value("cuda_graph_max_bs_decode"), min(graph, int(limit)) if limit else graph)
-    fraction = declared.value("mem_fraction_static")
-    reserved, activations = None, None
+    groups = attention_groups(context, declared)
+    pooled = context.cuda and transport(declared) in ON_THE_GPU
+    second = memory.SECOND_CONTEXT_MIB if pooled else 0
+    reserved, activations, slack, contexts = None, None, None, 0
     if device is not None:
-        activations = math.ceil(
-            memory.activations_mib(device, chunked_prefill=chunk, decode_graph=graph, tensor=tensor, pipeline=pipeline)
-        )
+        least = _activations(context, declared, device, groups)
+        said = declared.value("mem_fraction_static")
         share = (
-            float(fraction)
-            if fraction is not None
-            else memory.static_fraction(
-                device,
-                chunked_prefill=chunk,
-                decode_graph=graph,
-                tensor=tensor,
-                pipeline=pipeline,
-                vision_hidden=context.model.vision_hidden_size,
-            )
+            float(said) if said is not None else memory.static_fraction(device, least, context.model.vision_hidden_size)
         )
-        reserved = max(device - int(device * share), 0)
+        gone = memory.context_mib(device, tensor * pipeline)
+        activations, contexts = math.ceil(least), gone + second
+        slack = max(device - int(device * share), 0)
+        reserved = max(device - int((device - gone) * share) + second, 0)
     kv_bytes = 1 if str(declared.value("kv_cache_dtype") or "").startswith("fp8") else 2
     cache = declared.value("SGLANG_VLM_CACHE_SIZE_MB")
     weights = memory.weights_mib(_quantized(context.model, declared), tensor * pipeline)
+    loading = memory.weights_mib(context.model, tensor * pipeline) if _loads_whole(declared) else weights
     offloaded = min(_offload_mib(declared), weights or 0) if context.cuda else 0
     most_tokens = declared.value("max_total_tokens")
     return Budget(
         device_mib=device,
         weights_mib=None if weights is None else weights - offloaded,
         activations_mib=activations,
+        slack_mib=slack,
+        contexts_mib=contexts,
+        loading_mib=None if loading is None else max(loading - _offload_mib(declared), 0),
         most_tokens=int(most_tokens) if most_tokens and context.cuda else None,
         offloaded_mib=offloaded,
         reserved_mib=reserved,
         embedding_cache_mib=_number(cache, ENGINE_EMBEDDING_CACHE_MIB) if context.cuda else 0,
-        kv_token_bytes=memory.kv_bytes_per_token(context.model, tensor, pipeline, kv_bytes),
+        kv_token_bytes=memory.kv_bytes_per_token(context.model, max(tensor // groups, 1), pipeline, kv_bytes),
         request_tokens=request_tokens(context),
-        requests=int(limit) if limit else None,
+        requests=running_share(context, declared),
+        pool_times=2 if pooled and context.since(POOL_COUNTS_TWICE_SINCE) else 1,
     )
+
+
+def _activations(context: Context, declared: Declared, device_mib: int, groups: int) -> float:
+    parallel, older = context.spec.parallelism, not context.since(memory.SMALL_CLASS_SINCE)
+    chunk, graph = memory.engine_capacity_defaults(device_mib, parallel.tensor, older=older)
+    said = declared.value("chunked_prefill_size")
+    if said is not None:
+        # Without chunks a whole prefill batch is in flight.
+        whole = _number(declared.value("max_prefill_tokens"), context.engine.default("max_prefill_tokens") or 16384)
+        chunk = int(said) if int(said) > 0 else whole
+    limit = declared.value("max_running_requests")
+    if limit and context.since(GRAPH_FOLLOWS_LIMIT_SINCE):
+        graph = min(graph, int(limit))
+    graph = _number(declared.value("cuda_graph_max_bs_decode"), graph)
+    return memory.activations_mib(
+        device_mib,
+        chunked_prefill=chunk,
+        decode_graph=graph,
+        tensor=parallel.tensor,
+        pipeline=parallel.pipeline,
+        attention_groups=groups,
+    )
+
+
+# Transports whose features wait in a pool on the first device.
+ON_THE_GPU = ("cuda_ipc", "cuda_vmm")
+
+
+def transport(declared: Declared) -> str | None:
+    """How image features travel, as the engine is told or, where that is known by now, chooses by itself."""
+    if travels_by_cuda_ipc(declared):
+        return "cuda_ipc"
+    setting = declared.get("mm_feature_transport")
+    said = None if setting is None else setting.value if setting.applied else setting.expected
+    return None if said is None else str(said)
+
+
+def pool_mib(context: Context, declared: Declared) -> int:
+    """MiB of the pool of image features on the first device: as declared, or what the engine takes by itself."""
+    setting, way = declared.get("SGLANG_MM_FEATURE_CACHE_MB"), transport(declared)
+    if setting is not None and setting.applied:
+        return 0 if way == "cpu" or not context.cuda else int(setting.value or 0)
+    if way not in ON_THE_GPU or not context.cuda:
+        return 0
+    expected = setting.expected if setting is not None else None
+    return int(expected or context.engine.default("SGLANG_MM_FEATURE_CACHE_MB") or ENGINE_POOL_MIB)
 
 
 # Quantisation while loading -> bytes of a weight, whatever the files hold. MXFP8 has a byte for 32 weights as their scale,
 # NVFP4 one for 16 weights of half a byte each.
 LOADED_BYTES = {"fp8": 1.0, "w8a8_fp8": 1.0, "w8a8_int8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4_online": 0.5 + 1 / 16}
+# Those that first load all weights as the files hold them, and then quantise (layers/quantization/fp8.py, create_fp8_weight_;
+# w8a8_fp8.py; model_loader/loader.py, load_weights_and_postprocess). ``load_format: layered`` goes layer by layer.
+QUANTISED_AFTERWARDS = ("fp8", "w8a8_fp8", "mxfp8")
 
 
 def _quantized(model: ModelFacts, declared: Declared) -> ModelFacts:
@@ -129,6 +206,10 @@ def _quantized(model: ModelFacts, declared: Declared) -> ModelFacts:
     if bytes_each is not None:
         return replace(model, bytes_per_parameter=min(model.bytes_per_parameter, bytes_each))
     return model
+
+
+def _loads_whole(declared: Declared) -> bool:
+    return declared.value("quantization") in QUANTISED_AFTERWARDS and declared.value("load_format") != "layered"
 
 
 def _offload_mib(declared: Declared) -> int:

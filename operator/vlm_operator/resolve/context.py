@@ -10,6 +10,7 @@ from typing import Any
 from vlm_api.plan import Setting, Source
 from vlm_api.spec import Device, Reuse, Tuning, VLMServiceSpec
 from vlm_api.status import VLMService
+from vlm_operator.engines.catalogue import versions
 from vlm_operator.engines.types import EngineVersion, UserChoices
 from vlm_operator.facts.types import GpuFacts, ModelFacts
 from vlm_operator.memory import Image
@@ -67,6 +68,11 @@ class Context:
     def engine_name(self) -> str:
         """The engine's name in sentences."""
         return f"SGLang {self.engine.version}" if self.engine.version else "this SGLang of unknown version"
+
+    def since(self, version: str) -> bool:
+        """Whether it is that catalogued release or a newer one. An unknown one counts as the newest."""
+        order = versions()
+        return self.engine.version not in order or order.index(self.engine.version) >= order.index(version)
 
     def knows(self, name: str) -> bool:
         """Whether the version has that setting, be it a flag or a variable."""

@@ -19,30 +19,60 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
         return []
     if total.device_mib is None or total.weights_mib is None:
         return [_not_checked(total)]
-    free = total.free_mib
-    assert free is not None
-    need = total.kv_mib(1) + pool_mib
-    if free >= max(need, 1):
-        return [*_queueing(total, free - pool_mib), *_little_reserve(context, total), *_not_counted(context)]
+    too_large = _while_loading(context, total, pool_mib)
+    if too_large is not None:
+        return [too_large]
+    left = total.kv_beside_mib(pool_mib)
+    assert left is not None
+    if left >= max(total.kv_mib(1), 1):
+        return [*_queueing(context, total, left), *_little_reserve(context, total), *_not_counted(context)]
+    need = total.kv_mib(1) + pool_mib * total.pool_times
     if context.gpu.source == "spec":
         return [_only_a_least(total, need)]
+    assert total.free_mib is not None
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
+    twice = " (counted twice, as the engine does)" if pool_mib and total.pool_times > 1 else ""
     return [
         Finding(
             severity=Severity.ERROR,
             reason="ModelDoesNotFit",
             message=(
                 f"the model does not fit on {_counted(devices)}: {total.sum()} each, "
-                f"embedding cache {total.embedding_cache_mib} MiB, image pool {pool_mib:,} MiB and a KV cache of at "
-                f"least {total.kv_mib(1):,} MiB need {total.device_mib - free + need:,} MiB of {total.device_mib:,} MiB; "
-                f"{_what_would_fit(context, declared, pool_mib)}"
+                f"embedding cache {total.embedding_cache_mib} MiB, image pool {pool_mib:,} MiB{twice} and a KV cache of at "
+                f"least {total.kv_mib(1):,} MiB need {total.device_mib - total.free_mib + need:,} MiB of "
+                f"{total.device_mib:,} MiB; {_what_would_fit(context, declared, pool_mib)}"
             ),
             path="spec.parallelism.tensor",
         )
     ]
 
 
-def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
+def _loading_need(total: Budget, pool_mib: int) -> int:
+    """MiB of the device that are in use when the last weights are loaded."""
+    return (total.loading_mib or 0) + total.contexts_mib + pool_mib
+
+
+def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | None:
+    """An Error where the files' weights have no room, although they would once they are quantised."""
+    assert total.device_mib is not None
+    need, gpu, quantization = _loading_need(total, pool_mib), context.gpu, context.choices.settings.get("quantization")
+    if quantization is None or (total.loading_mib or 0) <= (total.weights_mib or 0) or need <= total.device_mib:
+        return None
+    if gpu is not None and gpu.source == "spec":
+        return _min_memory(total, need, "the weights of the files while they are loaded")
+    devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
+    on = f"{'on each of' if devices > 1 else 'on'} {_counted(devices)}"
+    return Finding(
+        severity=Severity.ERROR,
+        reason="ModelDoesNotFit",
+        message=f"quantization {quantization.value} makes weights smaller only when all are loaded, and as the files hold them "
+        f"they are {total.loading_mib:,} MiB {on}: with CUDA's contexts and the image pool {need:,} MiB of "
+        f"{total.device_mib:,} MiB; take a checkpoint that is quantised (spec.model.uri), or more devices",
+        path=quantization.path,
+    )
+
+
+def _queueing(context: Context, total: Budget, kv_mib: int) -> list[Finding]:
     """Tells how many declared requests the KV cache holds, where that is fewer than are declared."""
     token_mib = (total.kv_token_bytes or 0) * total.request_tokens / memory.MIB
     if total.most_tokens is not None:
@@ -50,13 +80,15 @@ def _queueing(total: Budget, kv_mib: int) -> list[Finding]:
     if total.requests is None or not token_mib or kv_mib >= total.requests * token_mib:
         return []
     held = max(int(kv_mib / token_mib), 1)
+    data = context.spec.parallelism.data
+    of_each, on_each = (f" of each of {data} data ranks", " on each") if data > 1 else ("", "")
     return [
         Finding(
             severity=Severity.INFO,
             reason="KvCacheHoldsFewer",
-            message=f"the KV cache of {kv_mib:,} MiB holds about {held:,} requests of {total.request_tokens:,} tokens, and "
-            f"{total.requests:,} are declared to run at once: the others wait. Declare what really runs at once, "
-            "or use more GPUs, fp8 (engine.settings.kv_cache_dtype: fp8_e5m2) or more replicas",
+            message=f"the KV cache{of_each} of {kv_mib:,} MiB holds about {held:,} requests of {total.request_tokens:,} tokens, "
+            f"and {total.requests:,} are declared to run at once{on_each}: the others wait. Declare what really runs at once, "
+            "or use more GPUs, fp8 (engine.settings.kv_cache_dtype: fp8_e4m3) or more replicas",
             path="spec.workload.concurrency",
         )
     ]
@@ -85,7 +117,7 @@ def _not_counted(context: Context) -> list[Finding]:
 def _little_reserve(context: Context, total: Budget) -> list[Finding]:
     """A user's mem_fraction_static that leaves less than the engine would leave for activations and graphs at least."""
     choice, least = context.choices.settings.get("mem_fraction_static"), total.activations_mib
-    if choice is None or least is None or total.reserved_mib is None or total.reserved_mib >= least:
+    if choice is None or least is None or total.slack_mib is None or total.slack_mib >= least:
         return []
     assert total.device_mib is not None
     most = math.floor((1 - least / total.device_mib) * 1000) / 1000
@@ -93,7 +125,7 @@ def _little_reserve(context: Context, total: Budget) -> list[Finding]:
         Finding(
             severity=Severity.WARNING,
             reason="ReserveTooSmall",
-            message=f"mem_fraction_static {choice.value} leaves {total.reserved_mib:,} MiB of {total.device_mib:,} MiB for "
+            message=f"mem_fraction_static {choice.value} leaves {total.slack_mib:,} MiB of {total.device_mib:,} MiB for "
             f"activations and CUDA graphs, and the engine by itself leaves at least {least:,} MiB: it can run out of memory "
             f"while it serves; take {most} or less, or leave it to the engine",
             path=choice.path,
@@ -115,9 +147,9 @@ def _what_would_fit(context: Context, declared: Declared, pool_mib: int) -> str:
     as_it_is, one_byte = least(context.model), None
     if context.model.bytes_per_parameter > 1:
         one_byte = least(replace(context.model, bytes_per_parameter=1.0))
-    fp8 = "with fp8 weights (engine.settings.quantization: fp8)"
     if as_it_is is None and one_byte is None:
         return "no number of such devices is enough: fewer or smaller images, or GPUs with more memory, would fit"
+    fp8 = f"with fp8 weights ({_fp8(context, declared, one_byte, pool_mib)})"
     if as_it_is is None:
         return f"it would fit on {_ranks(context, one_byte or 0)} {fp8}"
     said = f"it would fit on {_ranks(context, as_it_is)}"
@@ -126,15 +158,34 @@ def _what_would_fit(context: Context, declared: Declared, pool_mib: int) -> str:
     return said
 
 
+def _fp8(context: Context, declared: Declared, tensor: int | None, pool_mib: int) -> str:
+    """How to come by fp8 weights on so many tensor ranks: the engine makes them only of files that have room first."""
+    checkpoint = "a checkpoint in fp8, spec.model.uri"
+    if tensor is None:
+        return checkpoint
+    total = budget(_with_ranks(context, tensor), declared)
+    if total.device_mib is None or _loading_need(total, pool_mib) > total.device_mib:
+        return checkpoint
+    return f"{checkpoint}, or engine.settings.quantization: fp8"
+
+
 def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> bool:
     """Whether the model fits and splits evenly with that many tensor ranks, everything else as declared."""
     if not works(context, declared, tensor):
         return False
+    total = budget(_with_ranks(context, tensor), declared)
+    left = total.kv_beside_mib(pool_mib)
+    if left is None or total.device_mib is None or _loading_need(total, pool_mib) > total.device_mib:
+        return False
+    return left >= max(total.kv_mib(1), 1)
+
+
+def _with_ranks(context: Context, tensor: int) -> Context:
+    """The same service with that many tensor ranks."""
     spec = context.spec
     parallelism = spec.parallelism.model_copy(update={"tensor": tensor})
     service = context.service.model_copy(update={"spec": spec.model_copy(update={"parallelism": parallelism})})
-    total = budget(replace(context, service=service), declared)
-    return total.free_mib is not None and total.free_mib >= max(total.kv_mib(1) + pool_mib, 1)
+    return replace(context, service=service)
 
 
 def _ranks(context: Context, tensor: int) -> str:
@@ -155,11 +206,15 @@ def _counted(devices: int) -> str:
 def _only_a_least(total: Budget, need: int) -> Finding:
     """No node is there yet, and the spec's memory is the least that one must have: that it is too little refuses nothing."""
     wanted = (total.weights_mib or 0) + (total.reserved_mib or 0) + total.embedding_cache_mib + need
+    return _min_memory(total, wanted, "weights, reserve, image pool and one request")
+
+
+def _min_memory(total: Budget, wanted_mib: int, what: str) -> Finding:
     return Finding(
         severity=Severity.WARNING,
         reason="MinMemoryTooLow",
-        message=f"a GPU of {total.device_mib:,} MiB, which hardware.minMemoryMiB allows, could not run this: weights, "
-        f"reserve, image pool and one request need {wanted:,} MiB; raise minMemoryMiB, so that no such GPU is chosen",
+        message=f"a GPU of {total.device_mib:,} MiB, which hardware.minMemoryMiB allows, could not run this: {what} need "
+        f"{wanted_mib:,} MiB; raise minMemoryMiB, so that no such GPU is chosen",
         path="spec.hardware.minMemoryMiB",
     )
 

@@ -61,10 +61,20 @@ def test_a_pool_holds_all_images_in_flight_and_a_tenth_more(images, size, least_
 
 def test_the_engine_s_static_fraction_is_what_the_engine_itself_computes():
     # H100 80 GB and a vision encoder of width 1152: observed on the engine's own resolution.
-    fraction = memory.static_fraction(
-        81_559, chunked_prefill=8192, decode_graph=256, tensor=1, pipeline=1, vision_hidden=1152
+    activations = memory.activations_mib(81_559, chunked_prefill=8192, decode_graph=256, tensor=1, pipeline=1)
+    assert memory.static_fraction(81_559, activations, 1152) == pytest.approx(0.7722, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("graph", "fraction"),
+    [pytest.param(400, 0.64239, id="wide graphs"), pytest.param(50, 0.81296, id="graphs for each group's share")],
+)
+def test_attention_groups_pad_graphs_and_the_engine_reserves_for_it(graph, fraction):
+    # Observed on the engine's own resolution of 0.5.23: --tp-size 8 --attn-dp-size 8, a vision encoder of width 64.
+    activations = memory.activations_mib(
+        81_559, chunked_prefill=8192, decode_graph=graph, tensor=8, pipeline=1, attention_groups=8
     )
-    assert fraction == pytest.approx(0.7722, abs=5e-5)
+    assert memory.static_fraction(81_559, activations, 64) == pytest.approx(fraction, abs=5e-6)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +91,20 @@ def test_the_engine_s_static_fraction_is_what_the_engine_itself_computes():
 )
 def test_the_engine_s_defaults_by_device_memory(memory_mib, tensor, chunk, graph):
     assert memory.engine_capacity_defaults(memory_mib, tensor) == (chunk, graph)
+
+
+def test_releases_before_0_5_20_took_less_on_devices_of_24_gib():
+    assert memory.engine_capacity_defaults(23_034, 1, older=True) == (2048, 24)
+    assert memory.engine_capacity_defaults(23_034, 4, older=True) == (2048, 80)
+    assert memory.engine_capacity_defaults(46_068, 1, older=True) == memory.engine_capacity_defaults(46_068, 1)
+
+
+def test_contexts_and_communication_are_gone_before_weights_are_loaded():
+    assert memory.context_mib(81_559, 1) == 1280
+    assert memory.context_mib(23_034, 1) == 1151  # 5 % of a small device
+    assert memory.context_mib(81_559, 2) == 1280 + 1536
+    assert memory.context_mib(143_771, 8) == 1280 + 2048  # PR 11716 of SGLang: 3,186 MiB on an H200
+    assert memory.context_mib(46_068, 8) == 1280 + 512
 
 
 def test_weights_and_kv_cache_are_split_over_devices():

@@ -10,10 +10,10 @@ from typing import Any
 
 from vlm_api.plan import Sharing
 from vlm_operator import memory
+from vlm_operator.resolve.budget import ENGINE_POOL_MIB, GRAPH_FOLLOWS_LIMIT_SINCE
 from vlm_operator.resolve.conditions import GRAPH_SETTINGS, IMAGE_CACHES, travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.rules.attention import expected_backends
-from vlm_operator.resolve.rules.workload import ENGINE_POOL_MIB
 
 HOPPER = 9
 LARGE_MIB = 60 * 1024
@@ -87,9 +87,12 @@ def _decode_graph(context: Context, declared: Declared, overridden: bool) -> int
     if any(context.choices.get(name) is not None for name in GRAPH_SETTINGS):
         return None
     assert context.gpu is not None
-    _, limit = memory.engine_capacity_defaults(context.gpu.memory_mib, context.spec.parallelism.tensor)
+    older = not context.since(memory.SMALL_CLASS_SINCE)
+    _, limit = memory.engine_capacity_defaults(context.gpu.memory_mib, context.spec.parallelism.tensor, older=older)
     running = declared.value("max_running_requests")
     if running is None:
         return limit
     widened = overridden and int(running) <= WIDENED_UP_TO
-    return int(running) if widened or int(running) < limit else limit
+    if widened and int(running) > limit:
+        return int(running)
+    return min(int(running), limit) if context.since(GRAPH_FOLLOWS_LIMIT_SINCE) else limit

@@ -8,7 +8,7 @@ from vlm_api.plan import Finding, Setting, Source
 from vlm_operator.profiles import Profile, ProfileSetting
 from vlm_operator.resolve.conditions import unmet
 from vlm_operator.resolve.context import Context, Declared, applied, left
-from vlm_operator.resolve.rules.workload import feature_pool
+from vlm_operator.resolve.rules.pool import feature_pool
 
 
 def measured_set(context: Context, declared: Declared) -> Iterator[Setting | Finding]:

@@ -1,0 +1,164 @@
+"""How a device's memory is shared out, as the engine will find it: contexts, the pool's second time, loading, ranks."""
+
+from __future__ import annotations
+
+import pytest
+from unit.plan.builders import REFERENCE_WORKLOAD, a100, images, node, plan, reasons, service, values
+
+QWEN3_VL_8B = {"uri": "hf://Qwen/Qwen3-VL-8B-Instruct"}
+QWEN3_VL_30B = {"uri": "hf://Qwen/Qwen3-VL-30B-A3B-Instruct"}
+QWEN3_VL_32B = {"uri": "hf://Qwen/Qwen3-VL-32B-Instruct"}
+BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
+L40S = node("ada", "NVIDIA-L40S", 46_068, "8.9")
+L4 = node("small", "NVIDIA-L4", 23_034, "8.9")
+
+
+def engine(version: str = "0.5.23", **settings) -> dict:
+    return {"version": version, "settings": settings}
+
+
+def finding(made, reason: str):
+    (found,) = (f for f in made.findings if f.reason == reason)
+    return found
+
+
+def test_the_parts_of_a_device_make_up_the_whole():
+    made = plan(service(model=QWEN3_VL_8B))
+    sums = made.memory
+    parts = (sums.weights_mib, sums.feature_pool_mib, sums.embedding_cache_mib, sums.reserved_mib, sums.kv_cache_mib)
+    assert sum(parts) == 81_559
+    # 0.7694 x (81,559 - 1,280) of the device less weights, the second CUDA context and the pool twice.
+    assert sums.kv_cache_mib == 38_133
+
+
+def test_a_release_that_does_not_reserve_the_pool_counts_it_once():
+    newer, older = (plan(service(engine=engine(version))).memory for version in ("0.5.18", "0.5.17"))
+    assert older.feature_pool_mib == newer.feature_pool_mib == 3072
+    assert older.kv_cache_mib - newer.kv_cache_mib == 3072
+
+
+def test_images_go_through_the_cpu_where_weights_leave_no_room_for_a_pool():
+    made = plan(service(model=QWEN3_VL_30B))
+    assert not made.errors
+    assert values(made)["mm_feature_transport"] == "cpu"
+    assert "SGLANG_MM_FEATURE_CACHE_MB" not in values(made)
+    assert made.memory.feature_pool_mib is None
+    assert made.memory.kv_cache_mib > 2000
+    assert "would fit, so image features go through the CPU" in finding(made, "NoRoomForFeaturePool").message
+
+
+def test_a_release_without_the_flag_is_told_by_the_variable_to_leave_images_on_the_cpu():
+    told = values(plan(service(model=QWEN3_VL_30B, engine={"version": "0.5.12.post1"})))
+    assert told["SGLANG_USE_CUDA_IPC_TRANSPORT"] == 0
+    assert "SGLANG_MM_FEATURE_CACHE_MB" not in told
+
+
+def test_a_transport_that_the_user_chose_stays_and_the_pool_is_made_smaller():
+    made = plan(service(model=QWEN3_VL_30B, engine=engine(mm_feature_transport="cuda_ipc")))
+    assert not made.errors
+    assert values(made)["mm_feature_transport"] == "cuda_ipc"
+    assert 64 <= values(made)["SGLANG_MM_FEATURE_CACHE_MB"] < 1024
+    assert "FeaturePoolCapped" in reasons(made)
+
+
+def test_a_pool_of_the_user_s_that_has_no_room_is_refused():
+    made = plan(service(model=QWEN3_VL_30B, engine=engine(SGLANG_MM_FEATURE_CACHE_MB=3072)))
+    assert "image pool 3,072 MiB (counted twice, as the engine does)" in finding(made, "ModelDoesNotFit").message
+
+
+def test_a_pool_smaller_than_the_engine_s_step_is_told_even_where_it_holds_all_images():
+    model = {"uri": "hf://x/y", "architecture": "Qwen3VLForConditionalGeneration", "parametersBillion": 27}
+    made = plan(service(model=model, workload=images(width=256, height=256)))
+    assert values(made)["SGLANG_MM_FEATURE_CACHE_MB"] == 704  # 400 images of 1.5 MiB and a tenth more
+    assert "instead of the engine's step of 3,072 MiB" in finding(made, "FeaturePoolCapped").message
+
+
+def test_the_kv_cache_keeps_room_for_one_whole_request():
+    workload = images(width=8000, height=8000, perRequest=12) | {"concurrency": 50}
+    made = plan(service(model=QWEN3_VL_8B, workload=workload))
+    assert not made.errors
+    # 196,864 tokens of 144 KiB.
+    assert made.memory.kv_cache_mib >= 27_684
+
+
+def test_a_large_pool_turns_the_engine_s_balance_check_off_with_tensor_parallelism_alone():
+    workload = images(width=1280, height=720)
+    two = plan(service(model=QWEN3_VL_8B, parallelism={"tensor": 2}, workload=workload))
+    assert values(two)["SGLANG_MM_FEATURE_CACHE_MB"] == 9088
+    assert values(two)[BALANCE_CHECK] == 0
+    assert two.engine.env[BALANCE_CHECK] == "0"
+    assert BALANCE_CHECK not in values(plan(service(model=QWEN3_VL_8B, workload=workload)))
+    assert BALANCE_CHECK not in values(plan(service(model=QWEN3_VL_8B, parallelism={"tensor": 2})))
+
+
+def test_a_balance_check_that_the_user_keeps_bounds_the_pool():
+    workload = images(width=1280, height=720)
+    kept = engine(**{BALANCE_CHECK: True})
+    made = plan(service(model=QWEN3_VL_8B, parallelism={"tensor": 2}, workload=workload, engine=kept))
+    assert values(made)["SGLANG_MM_FEATURE_CACHE_MB"] == 4032
+    assert BALANCE_CHECK in finding(made, "FeaturePoolCapped").message
+    both = engine(**{BALANCE_CHECK: True, "SGLANG_MM_FEATURE_CACHE_MB": 9000})
+    made = plan(service(model=QWEN3_VL_8B, parallelism={"tensor": 2}, workload=workload, engine=both))
+    assert finding(made, "TensorRanksUnbalanced").path == "spec.engine.settings.SGLANG_MM_FEATURE_CACHE_MB"
+
+
+@pytest.mark.parametrize("method", ["fp8", "w8a8_fp8", "mxfp8"])
+def test_weights_that_are_quantised_after_loading_need_room_as_they_are(method):
+    small = REFERENCE_WORKLOAD | {"concurrency": 8}
+    made = plan(service(model=QWEN3_VL_32B, workload=small, engine=engine(quantization=method)), L40S)
+    error = finding(made, "ModelDoesNotFit")
+    assert error.path == "spec.engine.settings.quantization"
+    assert "63,625 MiB on 1 device" in error.message
+    assert "take a checkpoint that is quantised (spec.model.uri), or more devices" in error.message
+
+
+def test_weights_that_are_loaded_layer_by_layer_need_room_once_they_are_quantised():
+    layered = engine(quantization="fp8", load_format="layered")
+    small = REFERENCE_WORKLOAD | {"concurrency": 8}
+    assert not plan(service(model=QWEN3_VL_32B, workload=small, engine=layered), L40S).errors
+
+
+def test_quantisation_while_loading_is_advised_only_where_the_files_weights_have_room():
+    small = REFERENCE_WORKLOAD | {"concurrency": 8}
+    message = finding(plan(service(model=QWEN3_VL_32B, workload=small), L40S), "ModelDoesNotFit").message
+    assert "on 1 device (parallelism.tensor: 1) with fp8 weights (a checkpoint in fp8, spec.model.uri)" in message
+    message = finding(plan(service(model=QWEN3_VL_8B, workload=small), L4), "ModelDoesNotFit").message
+    assert "(a checkpoint in fp8, spec.model.uri, or engine.settings.quantization: fp8)" in message
+
+
+def test_data_ranks_share_the_declared_requests():
+    made = plan(
+        service(model=QWEN3_VL_8B, parallelism={"data": 8}, workload=REFERENCE_WORKLOAD | {"concurrency": 2048})
+    )
+    # 256 requests of 72 MiB on each rank.
+    assert "KvCacheHoldsFewer" not in reasons(made)
+    made = plan(
+        service(model=QWEN3_VL_8B, parallelism={"data": 2}, workload=REFERENCE_WORKLOAD | {"concurrency": 2048})
+    )
+    message = finding(made, "KvCacheHoldsFewer").message
+    assert "of each of 2 data ranks" in message
+    assert "1,024 are declared to run at once on each" in message
+
+
+def test_without_chunks_the_engine_leaves_room_for_a_whole_prefill_batch():
+    whole, chunks = (plan(service(engine=engine(**s))).memory for s in ({"chunked_prefill_size": -1}, {}))
+    # 16,384 tokens instead of 8,192, 1.5 MiB each, and a little more by the factor for the vision encoder.
+    assert 8192 * 1.5 * 0.9 < whole.reserved_mib - chunks.reserved_mib < 8192 * 1.5
+    limited = plan(service(engine=engine(chunked_prefill_size=-1, max_prefill_tokens=8192))).memory
+    assert limited.reserved_mib == chunks.reserved_mib
+
+
+def test_an_older_release_fits_on_a_small_gpu_by_its_own_numbers():
+    workload = REFERENCE_WORKLOAD | {"concurrency": 16}
+    older = plan(service(model=QWEN3_VL_8B, engine=engine("0.5.12.post1"), workload=workload), L4)
+    assert not older.errors
+    assert older.setting("cuda_graph_max_bs_decode").expected == 24
+    assert "ModelDoesNotFit" in reasons(plan(service(model=QWEN3_VL_8B, workload=workload), L4))
+
+
+def test_a_pool_of_another_transport_and_one_that_the_engine_takes_by_itself_are_in_the_sum():
+    by_vmm = plan(service(engine=engine(mm_feature_transport="cuda_vmm")))
+    assert by_vmm.memory.feature_pool_mib == 1024
+    untuned = plan(service(engine={"version": "0.5.23", "tuning": "Off"}))
+    assert untuned.memory.feature_pool_mib == 1024
+    assert plan(None, a100()).memory.feature_pool_mib is None
