@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from vlm_api.plan import Setting, Source
@@ -71,12 +71,17 @@ class Context:
 
     def since(self, version: str) -> bool:
         """Whether it is that catalogued release or a newer one. An unknown one counts as the newest."""
-        order = versions()
-        return self.engine.version not in order or order.index(self.engine.version) >= order.index(version)
+        return _since(self.engine.version, version)
 
     def knows(self, name: str) -> bool:
         """Whether the version has that setting, be it a flag or a variable."""
         return self.engine.has_variable(name) if is_variable(name) else self.engine.flag(name) is not None
+
+
+@cache
+def _since(version: str | None, other: str) -> bool:
+    order = versions()
+    return version not in order or order.index(version) >= order.index(other)
 
 
 def is_variable(name: str) -> bool:
