@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.ranks import running_share
 
 IMAGE_CACHES = ("SGLANG_VLM_CACHE_SIZE_MB", "mm_preprocess_cache_size_mb")
 LEGACY_TRANSPORT = "SGLANG_USE_CUDA_IPC_TRANSPORT"
@@ -104,9 +105,9 @@ def running_limit_known(context: Context, declared: Declared) -> str | None:
 
 
 def running_limit_at_most(context: Context, declared: Declared, limit: int) -> str | None:
-    """The number of running requests is at most ``limit``."""
-    running = declared.value("max_running_requests")
-    if running is None or int(running) <= limit:
+    """The number of requests that run on one rank is at most ``limit``."""
+    running = running_share(context, declared)
+    if running is None or running <= limit:
         return None
     return f"{running} running requests are more than {limit}, up to which the graph was widened and measured"
 

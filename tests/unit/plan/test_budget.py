@@ -162,3 +162,39 @@ def test_a_pool_of_another_transport_and_one_that_the_engine_takes_by_itself_are
     untuned = plan(service(engine={"version": "0.5.23", "tuning": "Off"}))
     assert untuned.memory.feature_pool_mib == 1024
     assert plan(None, a100()).memory.feature_pool_mib is None
+
+
+def test_a_cache_of_embeddings_leaves_the_kv_cache_its_part():
+    made = plan(service(model=QWEN3_VL_30B, workload=images(width=1920, height=1080, reuse="Repeated")))
+    assert not made.errors
+    assert 1000 < values(made)["SGLANG_VLM_CACHE_SIZE_MB"] < 1408
+    assert made.memory.kv_cache_mib >= values(made)["SGLANG_VLM_CACHE_SIZE_MB"] - 64
+    assert "need 12,800 MiB, but of device 81,559 MiB" in finding(made, "EmbeddingCacheCapped").message
+    users = plan(
+        service(
+            model=QWEN3_VL_30B,
+            workload=images(width=1920, height=1080, reuse="Repeated"),
+            engine=engine(SGLANG_VLM_CACHE_SIZE_MB=500),
+        )
+    )
+    assert values(users)["SGLANG_VLM_CACHE_SIZE_MB"] == 500
+    assert "EmbeddingCacheCapped" not in reasons(users)
+
+
+def test_attention_groups_share_requests_and_have_all_key_value_heads():
+    model = {"uri": "hf://Qwen/Qwen3-VL-235B-A22B-Instruct-FP8"}
+    ranks = {"tensor": 8}
+    plain = plan(service(model=model, parallelism=ranks, engine=engine(ep_size=8)))
+    groups = plan(service(model=model, parallelism=ranks, engine=engine(ep_size=8, attn_dp_size=8)))
+    assert values(plain)["cuda_graph_max_bs_decode"] == 400
+    assert values(groups)["cuda_graph_max_bs_decode"] == 50
+    assert "of which each rank runs 50 at most" in groups.setting("cuda_graph_max_bs_decode").reason
+    # Graphs of 50 instead of 400 save 700 MiB, padding them for eight groups takes 1,200; the vision factor adds a little.
+    assert 0 < groups.memory.reserved_mib - plain.memory.reserved_mib < 600
+
+
+def test_data_ranks_have_graphs_for_more_than_their_share():
+    two = plan(service(model=QWEN3_VL_8B, parallelism={"data": 2}, workload=REFERENCE_WORKLOAD | {"concurrency": 800}))
+    assert values(two)["cuda_graph_max_bs_decode"] == 512
+    many = plan(service(model=QWEN3_VL_8B, workload=REFERENCE_WORKLOAD | {"concurrency": 800}))
+    assert "cuda_graph_max_bs_decode" not in values(many)

@@ -10,6 +10,7 @@ from vlm_operator.engines.faults import has_fault, mended
 from vlm_operator.resolve.budget import ENGINE_POOL_MIB, Budget, budget
 from vlm_operator.resolve.conditions import FALSE_WORDS, LEGACY_TRANSPORT, travels_by_cuda_ipc, unmet
 from vlm_operator.resolve.context import Context, Declared, applied, left
+from vlm_operator.resolve.profiled import as_profiled
 from vlm_operator.resolve.rules.workload import images_in_flight
 
 POOL = "SGLANG_MM_FEATURE_CACHE_MB"
@@ -18,8 +19,6 @@ BALANCE_CHECK = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"
 # (distributed/bootstrap.py, _check_tp_memory_balance), and the pool is on the first alone. Half of that tenth is left for what
 # else may differ: the second CUDA context there, and the driver's part.
 BALANCED_SHARE = 0.05
-# Settings of profiles that the sum of the device's memory has.
-COUNTED = ("SGLANG_VLM_CACHE_SIZE_MB", "cuda_graph_max_bs_decode")
 # The part of what the engine reserves for activations and graphs that copies of queued images may take. Ours, not measured.
 COPIES_SHARE = 0.25
 
@@ -34,7 +33,7 @@ def no_room_for_a_pool(context: Context, declared: Declared) -> Iterator[Setting
     names = ("mm_feature_transport", LEGACY_TRANSPORT, POOL)
     if item is None or any(declared.get(name) is not None for name in names) or unmet(context, declared, item.needs):
         return
-    total = budget(context, as_profiled(context, declared))
+    total = budget(context, as_profiled(context, declared, "cuda_ipc"))
     limit, least = total.pool_limit_mib, least_useful_mib(context)
     if limit is None or limit >= least:
         return
@@ -54,17 +53,6 @@ def no_room_for_a_pool(context: Context, declared: Declared) -> Iterator[Setting
         message=f"{reason}. CUDA IPC would be faster: it takes a GPU with more memory, more GPUs, or smaller weights",
         path="spec.parallelism.tensor",
     )
-
-
-def as_profiled(context: Context, declared: Declared) -> Declared:
-    """What is declared so far, with those settings of the profile that count in the memory's sum, CUDA IPC among them."""
-    trial = Declared({setting.name: setting for setting in declared})
-    trial.add(applied("mm_feature_transport", "cuda_ipc", Source.PROFILE, "", ""))
-    for item in context.profile.settings if context.profile else []:
-        if item.name in COUNTED and unmet(context, declared, item.needs) is None:
-            value = declared.value("max_running_requests") if item.compute == "running_limit" else item.value
-            trial.add(applied(item.name, value, Source.PROFILE, "", ""))
-    return trial
 
 
 def least_useful_mib(context: Context) -> int:

@@ -8,6 +8,7 @@ from vlm_api.plan import Finding, Setting, Source
 from vlm_operator.profiles import Profile, ProfileSetting
 from vlm_operator.resolve.conditions import unmet
 from vlm_operator.resolve.context import Context, Declared, applied, left
+from vlm_operator.resolve.profiled import graph_limit
 from vlm_operator.resolve.rules.pool import feature_pool
 
 
@@ -59,8 +60,11 @@ def _value(
     if item.compute == "feature_pool":
         yield from feature_pool(context, declared, rule, Source.PROFILE, item.steps, evidence)
     elif item.compute == "running_limit":
-        limit = declared.value("max_running_requests")
-        yield applied(item.name, limit, Source.PROFILE, rule, f"{item.reason} (max_running_requests {limit})", evidence)
+        limit, told = graph_limit(context, declared, item), declared.value("max_running_requests")
+        each = f", of which each rank runs {limit} at most" if limit is not None and limit < int(told) else ""
+        yield applied(
+            item.name, limit, Source.PROFILE, rule, f"{item.reason} (max_running_requests {told}{each})", evidence
+        )
     else:
         reason = item.reason
         if "images_seen_once" in item.needs and context.spec.workload.images.reuse.value == "Unknown":

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from vlm_api.plan import Finding, Setting, Severity, Source
 from vlm_operator import memory
-from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, request_tokens
+from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, budget, request_tokens
 from vlm_operator.resolve.context import Context, Declared, applied, left
+from vlm_operator.resolve.profiled import as_profiled
 
 
 def running_limit(context: Context, declared: Declared) -> Iterator[Setting]:
@@ -22,26 +23,49 @@ def running_limit(context: Context, declared: Declared) -> Iterator[Setting]:
         )
 
 
-def embedding_cache(context: Context, declared: Declared) -> Iterator[Setting]:
-    """Repeated images need the embedding cache, which the engine would turn off on large Hopper GPUs."""
+def embedding_cache(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
+    """Repeated images need the embedding cache, which the engine would turn off on large Hopper GPUs.
+
+    It takes at most what weights, reserve and a KV cache leave: images without room in it are encoded again.
+    """
     if not (context.images_repeat and context.cuda):
         return
     name, rule = "SGLANG_VLM_CACHE_SIZE_MB", "workload.embedding_cache"
     images, image = images_in_flight(context), context.image
     values = context.model.embedding_values_per_token
     size, reason = ENGINE_EMBEDDING_CACHE_MIB, "the engine's own size, since the images' is not known"
+    capped = None
     if images is not None and image is not None and values is not None:
         needed = memory.round_up(images * image.tokens * values * 2 / memory.MIB, memory.POOL_GRANULE_MIB)
-        size = max(size, needed)
+        total = budget(context, as_profiled(context, declared))
+        room = None if total.free_mib is None else total.free_mib + total.embedding_cache_mib
+        most = (
+            needed
+            if room is None
+            else (room - total.kept_for_kv_mib(room)) // memory.POOL_GRANULE_MIB * memory.POOL_GRANULE_MIB
+        )
+        size = max(min(needed, most), ENGINE_EMBEDDING_CACHE_MIB)
         reason = f"{images} images of {image.tokens} tokens x {values:,} bf16 values need {needed:,} MiB"
+        if size < needed:
+            capped = (
+                f"the cache of image embeddings is capped at {size:,} MiB: {reason}, but of {total.sum()} only "
+                f"{max(room or 0, 0):,} MiB are left and the KV cache needs its part. Images without room in it are encoded again"
+            )
     yield applied(
         name,
         size,
         Source.WORKLOAD,
         rule,
-        f"images come back (workload.images.reuse: Repeated), so their embeddings are kept: {reason}",
+        f"images come back (workload.images.reuse: Repeated), so their embeddings are kept: {capped or reason}",
         "at least the engine's 100 MiB (multimodal embedding cache of SGLang)",
     )
+    if capped is not None and name not in context.choices.settings:
+        yield Finding(
+            severity=Severity.INFO,
+            reason="EmbeddingCacheCapped",
+            message=f"{capped}. More would fit with fewer or smaller images, or on a GPU with more memory",
+            path="spec.workload.images",
+        )
 
 
 def declared_limits(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
