@@ -80,14 +80,16 @@ def _queueing(context: Context, total: Budget, kv_mib: int) -> list[Finding]:
     if total.requests is None or not token_mib or kv_mib >= total.requests * token_mib:
         return []
     held = max(int(kv_mib / token_mib), 1)
-    data = context.spec.parallelism.data
+    data, concurrency = context.spec.parallelism.data, context.spec.workload.concurrency
+    # The running limit may be below what is declared.
+    wanted = max(total.requests, math.ceil((concurrency or 0) / data))
     of_each, on_each = (f" of each of {data} data ranks", " on each") if data > 1 else ("", "")
     return [
         Finding(
             severity=Severity.INFO,
             reason="KvCacheHoldsFewer",
             message=f"the KV cache{of_each} of {kv_mib:,} MiB holds about {held:,} requests of {total.request_tokens:,} tokens, "
-            f"and {total.requests:,} are declared to run at once{on_each}: the others wait. Declare what really runs at once, "
+            f"and {wanted:,} are declared to run at once{on_each}: the others wait. Declare what really runs at once, "
             "or use more GPUs, fp8 (engine.settings.kv_cache_dtype: fp8_e4m3) or more replicas",
             path="spec.workload.concurrency",
         )
@@ -95,7 +97,12 @@ def _queueing(context: Context, total: Budget, kv_mib: int) -> list[Finding]:
 
 
 # Settings that bring weights into the GPU's memory of which nothing is known beforehand.
-NOT_COUNTED = {"speculative_draft_model_path": "the draft model's weights and cache", "lora_paths": "LoRA adapters"}
+NOT_COUNTED = {
+    "speculative_draft_model_path": "the draft model's weights and cache",
+    "lora_paths": "LoRA adapters",
+    "attn_dp_size": "attention weights, which each group of ranks has whole,",
+    "enable_dp_attention": "attention weights, which each group of ranks has whole,",
+}
 
 
 def _not_counted(context: Context) -> list[Finding]:

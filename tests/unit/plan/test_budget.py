@@ -198,3 +198,19 @@ def test_data_ranks_have_graphs_for_more_than_their_share():
     assert values(two)["cuda_graph_max_bs_decode"] == 512
     many = plan(service(model=QWEN3_VL_8B, workload=REFERENCE_WORKLOAD | {"concurrency": 800}))
     assert "cuda_graph_max_bs_decode" not in values(many)
+
+
+def test_very_many_requests_do_not_take_the_reserve_with_rows_that_never_run():
+    many = REFERENCE_WORKLOAD | {"concurrency": 5000}
+    made = plan(service(model=QWEN3_VL_8B, workload=many), L40S)
+    assert values(made)["max_running_requests"] == 2048
+    assert "of which the KV cache holds about 25" in made.setting("max_running_requests").reason
+    assert "5,000 are declared to run at once" in finding(made, "KvCacheHoldsFewer").message
+    assert values(plan(service(workload=REFERENCE_WORKLOAD | {"concurrency": 2048})))["max_running_requests"] == 2048
+    users = plan(service(model=QWEN3_VL_8B, workload=many, engine=engine(max_running_requests=4000)), L40S)
+    assert values(users)["max_running_requests"] == 4000
+
+
+def test_weights_that_attention_groups_have_whole_are_said_not_to_be_counted():
+    made = plan(service(parallelism={"tensor": 2}, engine=engine(attn_dp_size=2)))
+    assert "attention weights" in finding(made, "MemoryNotCounted").message

@@ -9,18 +9,34 @@ from vlm_operator import memory
 from vlm_operator.resolve.budget import ENGINE_EMBEDDING_CACHE_MIB, budget, request_tokens
 from vlm_operator.resolve.context import Context, Declared, applied, left
 from vlm_operator.resolve.profiled import as_profiled
+from vlm_operator.resolve.ranks import attention_groups
+
+# Requests for which the engine keeps rows where nobody limits them (mem_cache/kv_cache_configurator.py, resolve_max_num_reqs).
+ENGINE_ROWS = 2048
 
 
 def running_limit(context: Context, declared: Declared) -> Iterator[Setting]:
-    """As many requests run at once as are declared to be in flight."""
+    """As many requests run at once as are declared to be in flight, up to what the KV cache holds where that is very many.
+
+    The engine keeps a row of ``context_length`` numbers for each, in memory that its sum has not (mem_cache/memory_pool.py,
+    ReqToTokenPool): 1 MiB with 262,144 tokens. By itself it makes 2,048 rows at least.
+    """
     name, rule = "max_running_requests", "workload.running_limit"
     concurrency = context.spec.workload.concurrency
     if concurrency is None:
         yield left(name, rule, "workload.concurrency is not declared")
-    else:
-        yield applied(
-            name, concurrency, Source.WORKLOAD, rule, f"workload.concurrency is {concurrency}, so that many run at once"
-        )
+        return
+    limit, reason = concurrency, f"workload.concurrency is {concurrency}, so that many run at once"
+    total = budget(context, declared) if context.cuda and concurrency > ENGINE_ROWS else None
+    if total is not None and total.free_mib is not None and (one := total.kv_mib(1)):
+        held = max(total.free_mib, 0) // one * attention_groups(context, declared)
+        if held < concurrency:
+            limit = max(held, ENGINE_ROWS)
+            reason = (
+                f"workload.concurrency is {concurrency}, of which the KV cache holds about {held}; each that may run takes up to "
+                "1 MiB beside it, so no more than that or the engine's own least number"
+            )
+    yield applied(name, limit, Source.WORKLOAD, rule, reason)
 
 
 def embedding_cache(context: Context, declared: Declared) -> Iterator[Setting | Finding]:
