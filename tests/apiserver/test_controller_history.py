@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver.operating import Operator, World, add_node, eventually
+from apiserver.operating import QWEN, Operator, World, add_node, eventually
 
 from minicluster.paths import tool
 
@@ -180,6 +180,30 @@ def test_from_replicas_to_scaling_and_back_no_number_is_reset(world: World):
     world.apply(workload=TRAFFIC, scaling={"maxReplicas": 4})
     eventually(lambda: world.exists("hpa"))
     assert world.get("deployment")["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize("made", [("create",), ("apply",), ("apply", "--server-side")], ids=" ".join)
+def test_an_autoscalers_number_stays_however_the_service_was_made(world: World, made: tuple[str, ...]):
+    manifest: dict[str, Any] = {
+        "apiVersion": "vlmserve.dev/v1alpha1",
+        "kind": "VLMService",
+        "metadata": {"name": "vlm"},
+    }
+    world(*made, "-f", "-", stdin={**manifest, "spec": {"model": QWEN, "scaling": {"maxReplicas": 4}}})
+    eventually(lambda: world.exists("hpa"))
+    scaled(world, 3)
+    world("patch", "vlms", "vlm", "--type=json", "-p", '[{"op": "remove", "path": "/spec/scaling"}]')
+    eventually(lambda: not world.exists("hpa"))
+    before = world.plan_hash()
+    world.patch({"spec": {"workload": {"concurrency": 64}}})
+    eventually(lambda: world.plan_hash() != before)
+    assert world.get("deployment")["spec"]["replicas"] == 3
+    if "--server-side" in made:
+        manifest["spec"] = {"model": QWEN, "replicas": 1}
+        world(*made, "--force-conflicts", "-f", "-", stdin=manifest)
+    else:
+        world("scale", "vlms/vlm", "--replicas=1")
+    eventually(lambda: world.get("deployment")["spec"]["replicas"] == 1)
 
 
 def test_a_missing_metric_is_told_in_the_autoscalers_words(world: World):

@@ -164,6 +164,40 @@ def test_it_needs_no_more_rights_than_the_chart_gives(
     kubectl("delete", "node", f"node-of-{world.namespace}")
 
 
+def test_a_namespace_whose_rights_go_stops_no_other_and_is_served_again_when_they_are_back(
+    start: Start, world: World, kubectl: Any, api_server: Any, tmp_path: Path
+):
+    other = World(kubectl, f"{world.namespace}-other")
+    kubectl("create", "namespace", other.namespace)
+    rights = with_the_charts_rights(kubectl, api_server, world, tmp_path, other.namespace)
+    options = ("--no-leader-election", "--namespace", other.namespace)
+    operator = start(*options, kubeconfig=rights)
+    for each in (world, other):
+        each.apply(workload=TRAFFIC)
+        each.wait_for("False", "Starting")
+    binding = json.loads(other("get", "rolebindings", "-o", "json"))["items"]
+    # As with the namespace itself, of which no controller is here to take out what is in it.
+    other("delete", "rolebindings", "--all")
+    told = f"namespace {other.namespace} is not served until it can be read"
+    eventually(lambda: told in operator.said(), seconds=60, what=operator.said)
+    world.apply("second", workload=TRAFFIC)
+    world.wait_for("False", "Starting", name="second")
+    assert operator.said().count(told) == 1
+    assert operator.stop() == 0
+    operator = start(*options, kubeconfig=rights)
+    world.apply("third", workload=TRAFFIC)
+    world.wait_for("False", "Starting", name="third")
+    for found in binding:
+        metadata = {"name": found["metadata"]["name"]}
+        other("create", "-f", "-", stdin={**found, "metadata": metadata})
+    other.apply("later", workload=TRAFFIC)
+    other.wait_for("False", "Starting", name="later", seconds=90)
+    assert operator.running
+    assert "Traceback" not in operator.said()
+    assert operator.stop() == 0
+    other("delete", "vlms", "--all")
+
+
 def test_without_rights_it_says_so_and_ends_with_an_error(api_server: Any, tmp_path: Path):
     folder = api_server.kubeconfig.parent / "pki"
     pki.request(folder, "nobody", "/CN=nobody", "extendedKeyUsage=clientAuth", signed=True)
@@ -213,10 +247,10 @@ def everything_by_default() -> dict[str, Any]:
     return {"spec": {"hostNetwork": False, "containers": [main], "imagePullSecrets": [{"name": "x"}]}}
 
 
-def with_the_charts_rights(kubectl: Any, api_server: Any, world: World, folder: Path) -> Path:
+def with_the_charts_rights(kubectl: Any, api_server: Any, world: World, folder: Path, *others: str) -> Path:
     """A kubeconfig of somebody who has the roles that the chart brings, and nothing else."""
-    manifests = render_chart({"watchNamespaces": [world.namespace]}, namespace="vlm-system")
-    kubectl("create", "namespace", "vlm-system")
+    manifests = render_chart({"watchNamespaces": [world.namespace, *others]}, namespace="vlm-system")
+    kubectl.attempt("create", "namespace", "vlm-system")
     for manifest in manifests:
         if manifest["apiVersion"].startswith("rbac"):
             kubectl("apply", "-f", "-", stdin=manifest)

@@ -25,6 +25,7 @@ from vlm_operator.kube.ownership import owner_name
 # Uids of objects that went, with the version up to which they did, so that the answer to a write that was slower than the
 # news does not bring them back; and states that were answers to writes of our own, whose news may have been faster.
 REMEMBERED: Final = 4096
+SAYING: Final = ("f:replicas", "f:model")
 MANAGERS: Final = frozenset({FIELD_MANAGER, HANDOVER_MANAGER})
 Wake = Callable[[Key, Cause], None]
 
@@ -232,9 +233,12 @@ def _kept(kind: Kind, found: Json) -> Json:
         return {"metadata": metadata, "spec": {"template": {"metadata": {"labels": labels}}}}
     entries = found["metadata"].get("managedFields") or []
     if kind is kinds.VLM_SERVICE:
-        # Whether somebody has said a number of replicas: a default is in nobody's fields.
-        said = [e for e in entries if "f:replicas" in ((e.get("fieldsV1") or {}).get("f:spec") or {})]
-        fields = [{"manager": e.get("manager"), "fieldsV1": {"f:spec": {"f:replicas": {}}}} for e in said]
+        # Whether somebody has said a number of replicas, or has only created the object: see ``scaling.says_count``.
+        fields = [
+            {"operation": e.get("operation"), "fieldsV1": {"f:spec": {f: {} for f in SAYING if f in spec}}}
+            for e in entries
+            if "f:replicas" in (spec := (e.get("fieldsV1") or {}).get("f:spec") or {})
+        ]
         return {**found, "metadata": {**metadata, "managedFields": fields}}
     # Besides ours: who last set the number of replicas.
     ours = [e for e in entries if e.get("manager") in MANAGERS or e.get("subresource") == "scale"]

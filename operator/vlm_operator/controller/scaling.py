@@ -46,7 +46,8 @@ def says_count(service: VLMService) -> bool:
     applied = (metadata.get("annotations") or {}).get(LAST_APPLIED)
     if applied is not None:
         with contextlib.suppress(ValueError, AttributeError):
-            return "replicas" in (json.loads(applied).get("spec") or {})
+            if "replicas" in (json.loads(applied).get("spec") or {}):
+                return True
     entries = metadata.get("managedFields") or []
     fields = [(e.get("operation"), (e.get("fieldsV1") or {}).get("f:spec") or {}) for e in entries]
     return any("f:replicas" in f and (operation == "Apply" or "f:model" not in f) for operation, f in fields)

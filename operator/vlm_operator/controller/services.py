@@ -25,7 +25,7 @@ COMPARE_SOON_SECONDS: Final = 1.0
 # And now and then, should all have gone, or should kopf have found nothing to watch when it started.
 COMPARE_SECONDS: Final = 60.0
 # With several namespaces sooner: one that was refused may be back.
-COMPARE_SEVERAL_SECONDS: Final = 15.0
+COMPARE_SEVERAL_SECONDS: Final = 10.0
 # How long kopf may take to show what is there.
 SHOW_SECONDS: Final = 60.0
 # A watch that has ended sooner than this is not begun anew here: the kubelet waits longer each time.

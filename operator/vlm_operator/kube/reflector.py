@@ -20,7 +20,7 @@ LAST_BACKOFF_SECONDS: Final = 10.0
 # A kind that the cluster lacks may be installed at any time, and nothing tells.
 MISSING_SECONDS: Final = 30.0
 # And a namespace that went may come back, with the rights in it.
-REFUSED_SECONDS: Final = 15.0
+REFUSED_SECONDS: Final = 10.0
 
 
 class Sink(Protocol):

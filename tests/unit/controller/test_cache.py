@@ -217,6 +217,19 @@ def test_of_pods_only_the_state_is_kept_and_of_managed_fields_only_ours():
     cache.put({"apiVersion": "v1", "kind": "Event", "metadata": {}})
 
 
+def test_of_a_services_managed_fields_what_tells_a_number_of_replicas_is_kept():
+    cache = Cache()
+    found = deployment(1) | {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService"}
+    created = {"f:spec": {"f:replicas": {}, "f:model": {"f:uri": {}}, "f:workload": {}}}
+    found["metadata"]["managedFields"] = [
+        {"manager": "helm", "operation": "Update", "fieldsV1": created},
+        {"manager": "other", "operation": "Apply", "fieldsV1": {"f:metadata": {}}},
+    ]
+    cache.store(kinds.VLM_SERVICE).see(found)
+    (kept,) = cache.service(KEY)["metadata"]["managedFields"]
+    assert kept == {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:model": {}}}}
+
+
 def test_a_service_is_found_by_its_own_name():
     cache = Cache()
     service = deployment(1) | {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService"}

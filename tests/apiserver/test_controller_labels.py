@@ -1,0 +1,66 @@
+"""Labels of what belongs to a service, changed by hand, against a real API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver.operating import Operator, World, ended, eventually
+
+TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
+LABEL = "vlmserve.dev/service"
+
+
+@pytest.fixture
+def world(api_server: Any, kubectl: Any, namespace: str, tmp_path: Path) -> Iterator[World]:
+    operator = Operator(
+        api_server.kubeconfig, tmp_path / "log", "--no-leader-election", "--namespace", namespace
+    ).start()
+    yield World(kubectl, namespace)
+    assert operator.stop() == 0, operator.said()
+    assert "Traceback" not in operator.said()
+
+
+KINDS = ("deployment", "service", "configmap", "controllerrevision", "networkpolicy")
+
+
+@pytest.mark.parametrize("change", [f"{LABEL}=debug", f"{LABEL}-"], ids=["another", "none"])
+def test_what_a_service_owns_gets_its_label_back(world: World, change: str):
+    world.apply(workload=TRAFFIC)
+    world.wait_for("False", "Starting")
+    before, ours = world.plan_hash(), owned(world)
+    assert {o["kind"].lower() for o in ours.values()} == set(KINDS)
+    for found in ours.values():
+        world("label", found["kind"].lower(), found["metadata"]["name"], "--overwrite", change)
+
+    def back() -> bool:
+        live = owned(world)
+        return live.keys() == ours.keys() and all(o["metadata"]["labels"].get(LABEL) == "vlm" for o in live.values())
+
+    eventually(back, what=lambda: [(o["kind"], o["metadata"]["labels"]) for o in owned(world).values()])
+    assert world.plan_hash() == before
+
+
+def test_a_failing_pod_in_quarantine_is_no_longer_the_services(world: World):
+    world.apply(workload=TRAFFIC)
+    world.wait_for("False", "Starting")
+    words = json.dumps({"reason": "OutOfDeviceMemory", "message": "24 MiB were missing on GPU 0"})
+    world.pod("sick", node="anywhere", phase="Running", containerStatuses=ended(words))
+    world.wait_for("False", "OutOfDeviceMemory")
+    world("label", "pod", "sick", "--overwrite", f"{LABEL}=debug")
+    world.wait_for("False", "Starting")
+    world("label", "pod", "sick", "--overwrite", f"{LABEL}=vlm")
+    world.wait_for("False", "OutOfDeviceMemory")
+    world("label", "pod", "sick", f"{LABEL}-")
+    world.wait_for("False", "Starting")
+
+
+def owned(world: World) -> dict[str, dict[str, Any]]:
+    """What belongs to the service, by uid."""
+    uid = world.get("vlms")["metadata"]["uid"]
+    items = json.loads(world("get", ",".join(KINDS), "-o", "json"))["items"]
+    mine = [o for o in items if any(r["uid"] == uid for r in o["metadata"].get("ownerReferences", []))]
+    return {o["metadata"]["uid"]: o for o in mine}
