@@ -77,7 +77,12 @@ def choose_hardware(
     classes = _classes(usable, in_use)
     if not classes:
         return replace(_none(spec, tuple(passed), never), avoid_labels=_ruled_out(spec, nodes))
-    best = min(classes, key=lambda c: (*rank(c.gpu), -c.free, str(c.gpu.product), c.nodes[0].name))
+    # To rank takes a plan for each class.
+    best = (
+        min(classes, key=lambda c: (*rank(c.gpu), -c.free, str(c.gpu.product), c.nodes[0].name))
+        if classes[1:]
+        else classes[0]
+    )
     best = _held_to_architecture(best, classes)
     chosen = {n.name for n in best.nodes}
     for other in classes:
