@@ -19,13 +19,14 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
         return []
     if total.device_mib is None or total.weights_mib is None:
         return [_not_checked(total)]
-    too_large = _while_loading(context, total, pool_mib)
-    if too_large is not None:
-        return [too_large]
+    loading = _while_loading(context, total, pool_mib)
+    if loading is not None and loading.reason != "LoadingNotChecked":
+        return [loading]
     left = total.kv_beside_mib(pool_mib)
     assert left is not None
     if left >= max(total.kv_mib(1), 1):
-        return [*_queueing(context, total, left), *_little_reserve(context, total), *_not_counted(context)]
+        unsure = [] if loading is None else [loading]
+        return [*unsure, *_queueing(context, total, left), *_little_reserve(context, total), *_not_counted(context)]
     need = total.kv_mib(1) + pool_mib * total.pool_times
     if context.gpu.source == "spec":
         return [_only_a_least(total, need)]
@@ -53,7 +54,8 @@ def _loading_need(total: Budget, pool_mib: int) -> int:
 
 
 def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | None:
-    """An Error where the files' weights have no room, although they would once they are quantised."""
+    """An Error where the files' weights have no room, although they would once they are quantised; a Warning where nobody
+    says what the files hold: they may be quantised already."""
     assert total.device_mib is not None
     need, gpu, quantization = _loading_need(total, pool_mib), context.gpu, context.choices.settings.get("quantization")
     if quantization is None or (total.loading_mib or 0) <= (total.weights_mib or 0) or need <= total.device_mib:
@@ -62,12 +64,21 @@ def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | 
         return _min_memory(total, need, "the weights of the files while they are loaded")
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
     on = f"{'on each of' if devices > 1 else 'on'} {_counted(devices)}"
+    quantised = f"quantization {quantization.value} makes weights smaller only when all are loaded"
+    total_need = f"with CUDA's contexts and the image pool {need:,} MiB of {total.device_mib:,} MiB"
+    step = "take a checkpoint that is quantised (spec.model.uri), or more devices"
+    if context.model.evidence is None:
+        return Finding(
+            severity=Severity.WARNING,
+            reason="LoadingNotChecked",
+            message=f"{quantised}, and nothing is known of the files: if they are not quantised themselves they are "
+            f"{total.loading_mib:,} MiB {on}, {total_need}, and the engine runs out of memory as it loads them; then {step}",
+            path=quantization.path,
+        )
     return Finding(
         severity=Severity.ERROR,
         reason="ModelDoesNotFit",
-        message=f"quantization {quantization.value} makes weights smaller only when all are loaded, and as the files hold them "
-        f"they are {total.loading_mib:,} MiB {on}: with CUDA's contexts and the image pool {need:,} MiB of "
-        f"{total.device_mib:,} MiB; take a checkpoint that is quantised (spec.model.uri), or more devices",
+        message=f"{quantised}, and as the files hold them they are {total.loading_mib:,} MiB {on}: {total_need}; {step}",
         path=quantization.path,
     )
 
@@ -182,7 +193,9 @@ def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> b
         return False
     total = budget(_with_ranks(context, tensor), declared)
     left = total.kv_beside_mib(pool_mib)
-    if left is None or total.device_mib is None or _loading_need(total, pool_mib) > total.device_mib:
+    if left is None or total.device_mib is None:
+        return False
+    if context.model.evidence is not None and _loading_need(total, pool_mib) > total.device_mib:
         return False
     return left >= max(total.kv_mib(1), 1)
 

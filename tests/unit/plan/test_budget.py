@@ -112,6 +112,14 @@ def test_weights_that_are_quantised_after_loading_need_room_as_they_are(method):
     assert "take a checkpoint that is quantised (spec.model.uri), or more devices" in error.message
 
 
+def test_files_of_which_nothing_is_known_may_be_quantised_already_and_are_not_refused():
+    model = {"uri": "hf://x/y-FP8", "architecture": "Qwen3VLForConditionalGeneration", "parametersBillion": 33}
+    small = REFERENCE_WORKLOAD | {"concurrency": 8}
+    made = plan(service(model=model, workload=small, engine=engine(quantization="fp8")), L40S)
+    assert not made.errors
+    assert "if they are not quantised themselves they are 62,943 MiB" in finding(made, "LoadingNotChecked").message
+
+
 def test_weights_that_are_loaded_layer_by_layer_need_room_once_they_are_quantised():
     layered = engine(quantization="fp8", load_format="layered")
     small = REFERENCE_WORKLOAD | {"concurrency": 8}
