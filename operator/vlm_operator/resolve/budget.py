@@ -54,7 +54,11 @@ class Budget:
     offloaded_mib: int = 0
     """Weights that are kept in the host's memory (cpu_offload_gb), which weights_mib does not count."""
     pool_times: int = 1
-    """How often the engine's sum has the pool."""
+    """How often the engine's sum has the pool, at most."""
+    share: float | None = None
+    """mem_fraction_static."""
+    allowance_mib: int = 0
+    """What of the reserve may be free after all: half of the allowances for contexts and NCCL."""
 
     @property
     def free_mib(self) -> int | None:
@@ -70,6 +74,12 @@ class Budget:
     def kv_beside_mib(self, pool_mib: int) -> int | None:
         """KV cache beside a pool of that size, below 0 where there is no room; None when unknown."""
         return None if self.free_mib is None else self.free_mib - pool_mib * self.pool_times
+
+    def unsure_mib(self, pool_mib: int) -> int:
+        """How much more than ``kv_beside_mib`` says there may be: allowances are on the safe side, and a pool that is made
+        before the schedulers measure what is free counts its second time only by ``share``."""
+        again = pool_mib * (self.pool_times - 1)
+        return self.allowance_mib + int(again * (1 - (self.share if self.share is not None else 1)))
 
     def kept_for_kv_mib(self, room_mib: int) -> int:
         """What the KV cache keeps of ``room_mib``: enough for the declared requests, up to its share, and never for none."""
@@ -112,7 +122,7 @@ def budget(context: Context, declared: Declared) -> Budget:
     groups = attention_groups(context, declared)
     pooled = context.cuda and transport(declared) in ON_THE_GPU
     second = memory.SECOND_CONTEXT_MIB if pooled else 0
-    reserved, activations, slack, contexts = None, None, None, 0
+    reserved, activations, slack, share, contexts, allowance = None, None, None, None, 0, 0
     if device is not None:
         least = _activations(context, declared, device, groups)
         said = declared.value("mem_fraction_static")
@@ -123,6 +133,7 @@ def budget(context: Context, declared: Declared) -> Budget:
         activations, contexts = math.ceil(least), gone + second
         slack = max(device - int(device * share), 0)
         reserved = max(device - int((device - gone) * share) + second, 0)
+        allowance = int((gone * share + second) / 2)
     kv_bytes = 1 if str(declared.value("kv_cache_dtype") or "").startswith("fp8") else 2
     cache = declared.value("SGLANG_VLM_CACHE_SIZE_MB")
     weights = memory.weights_mib(_quantized(context.model, declared), tensor * pipeline)
@@ -143,6 +154,8 @@ def budget(context: Context, declared: Declared) -> Budget:
         kv_token_bytes=memory.kv_bytes_per_token(context.model, max(tensor // groups, 1), pipeline, kv_bytes),
         request_tokens=request_tokens(context),
         requests=running_share(context, declared),
+        share=share,
+        allowance_mib=allowance,
         pool_times=2 if pooled and context.since(POOL_COUNTS_TWICE_SINCE) else 1,
     )
 

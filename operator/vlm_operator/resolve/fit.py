@@ -33,16 +33,28 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
     assert total.free_mib is not None
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
     twice = " (counted twice, as the engine does)" if pool_mib and total.pool_times > 1 else ""
+    parts = (
+        f"{total.sum()} each, embedding cache {total.embedding_cache_mib} MiB, image pool {pool_mib:,} MiB{twice} and a KV "
+        f"cache of at least {total.kv_mib(1):,} MiB need {total.device_mib - total.free_mib + need:,} MiB of "
+        f"{total.device_mib:,} MiB"
+    )
+    instead = _what_would_fit(context, declared, pool_mib)
+    if left + total.unsure_mib(pool_mib) >= max(total.kv_mib(1), 1):
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                reason="MemoryTight",
+                message=f"weights may leave no KV cache on {_counted(devices)}, and the engine would end at its start: {parts} "
+                f"with allowances on the safe side for CUDA's contexts; raise mem_fraction_static a little, or {instead}",
+                path="spec.parallelism.tensor",
+            ),
+            *_not_counted(context),
+        ]
     return [
         Finding(
             severity=Severity.ERROR,
             reason="ModelDoesNotFit",
-            message=(
-                f"the model does not fit on {_counted(devices)}: {total.sum()} each, "
-                f"embedding cache {total.embedding_cache_mib} MiB, image pool {pool_mib:,} MiB{twice} and a KV cache of at "
-                f"least {total.kv_mib(1):,} MiB need {total.device_mib - total.free_mib + need:,} MiB of "
-                f"{total.device_mib:,} MiB; {_what_would_fit(context, declared, pool_mib)}"
-            ),
+            message=f"the model does not fit on {_counted(devices)}: {parts}; {instead}",
             path="spec.parallelism.tensor",
         )
     ]

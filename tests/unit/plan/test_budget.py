@@ -102,6 +102,21 @@ def test_a_balance_check_that_the_user_keeps_bounds_the_pool():
     assert finding(made, "TensorRanksUnbalanced").path == "spec.engine.settings.SGLANG_MM_FEATURE_CACHE_MB"
 
 
+def test_what_only_the_allowances_miss_is_warned_of_and_not_refused():
+    def made(fraction: float):
+        model = {"uri": "hf://x/y", "architecture": "Qwen3VLForConditionalGeneration", "parametersBillion": 33}
+        return plan(
+            service(model=model, workload={"concurrency": 8}, engine=engine(mem_fraction_static=fraction)), a100()
+        )
+
+    # Weights are 62,943 MiB; 0.777 of 81,920 MiB are 63,651, and of the 80,640 beside a CUDA context 62,657.
+    assert {"MemoryTight", "ModelDoesNotFit"} & set(reasons(made(0.777))) == {"MemoryTight"}
+    message = finding(made(0.777), "MemoryTight").message
+    assert "raise mem_fraction_static a little, or it would fit on 2 devices" in message
+    assert not {"MemoryTight", "ModelDoesNotFit"} & set(reasons(made(0.785)))
+    assert "ModelDoesNotFit" in reasons(made(0.77))
+
+
 @pytest.mark.parametrize("method", ["fp8", "w8a8_fp8", "mxfp8"])
 def test_weights_that_are_quantised_after_loading_need_room_as_they_are(method):
     small = REFERENCE_WORKLOAD | {"concurrency": 8}
