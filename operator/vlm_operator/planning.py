@@ -32,7 +32,7 @@ from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.architectures import architecture
-from vlm_operator.facts.models import model_facts
+from vlm_operator.facts.models import as_quantised, model_facts
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
 from vlm_operator.resolve import findings as notes
@@ -93,7 +93,7 @@ def make_plan(
     engine, image, engine_findings = select_engine(spec.engine)
     choices = user_choices(spec, engine)
     read = inspected if isinstance(inspected, ModelFacts) else None
-    model = model_facts(spec.model, read)
+    model = as_quantised(model_facts(spec.model, read), choices.get("quantization"))
     family = family_of(model.architecture, shipped() if families is None else families)
     cuda = spec.hardware.device is Device.CUDA
     devices = devices_per_pod(spec, attention_groups=bool(choices.get("enable_dp_attention")))

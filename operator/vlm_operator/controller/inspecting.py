@@ -53,7 +53,7 @@ class Inspector:
 
     def known(self, service: VLMService, recorded: Inspection | None) -> Inspection | None:
         """What need not be read (again): an empty answer, or the recorded one. None: the files have to be read."""
-        if not worth_reading(service.spec.model):
+        if not worth_reading(service.spec.model, quantization="quantization" in service.spec.engine.settings):
             return Inspection()
         return recorded if recorded is not None and recorded.digest == inspection_digest(service) else None
 

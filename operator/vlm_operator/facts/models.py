@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,17 @@ _EVIDENCE: Final = "config.json of {id}, in the operator's table of models"
 
 # Where files can be read before the model is served. What is in an image is there once a node has pulled all of it.
 READABLE: Final = (_HUB, "pvc://")
+# Only whether files are read goes by it, never a number.
+_QUANTISED_NAME: Final = re.compile(
+    r"(?i)(?<![a-z])(?:awq|gptq|nvfp4|mxfp4|fp8|fp4|bnb|autoround|int[48]|[48]-?bit|w[48]a(?:8|16)|quant(?:i[sz]ed)?)(?![a-z])"
+)
+_BF16: Final = 2.0
+# SGLang's methods that only read checkpoints -> bytes of a parameter, where the files were not read. A guess on the large
+# side: 4 bits with a scale for each group, or 8 bits, and embeddings, norms and the vision encoder in bf16.
+QUANTISED_FILES_BYTES: Final = {
+    **dict.fromkeys(("awq", "awq_marlin", "gptq", "gptq_marlin", "moe_wna16", "modelopt_fp4", "w4afp8"), 0.7),
+    "modelopt_fp8": 1.2,
+}
 # What a plan would miss: the family, and the sizes of weights and KV cache.
 _NEEDED: Final = ("architecture", "parameters", "layers", "kv_heads", "head_size")
 
@@ -35,7 +47,26 @@ def model_facts(spec: ModelSpec, read: ModelFacts | None = None) -> ModelFacts:
         known = _filled(known, read)
     if spec.parameters_billion is None:
         return known
-    return replace(known, parameters=spec.parameters_billion * 1e9)
+    said = spec.parameters_billion * 1e9
+    if read is not None and read.parameters is not None and read.bytes_per_parameter != _BF16:
+        # What a quantised checkpoint takes is what its files hold, whatever the number is multiplied with.
+        known = replace(known, bytes_per_parameter=read.parameters * read.bytes_per_parameter / said)
+    return replace(known, parameters=said)
+
+
+def as_quantised(model: ModelFacts, quantization: str | None) -> ModelFacts:
+    """The facts, where ``quantization`` names a method that only quantised checkpoints have and nothing was read of one."""
+    if quantization not in QUANTISED_FILES_BYTES or model.bytes_per_parameter != _BF16:
+        return model
+    return replace(model, bytes_per_parameter=QUANTISED_FILES_BYTES[quantization])
+
+
+def known_parameters(spec: ModelSpec, read: ModelFacts | None = None) -> float | None:
+    """The number of parameters that the table or the model's own files say; None where neither tells the number itself."""
+    known = _known(spec)
+    if known.parameters is not None:
+        return known.parameters if spec.architecture in (None, known.architecture) else None
+    return read.parameters if read is not None and read.bytes_per_parameter == _BF16 else None
 
 
 def real_architecture(spec: ModelSpec, read: ModelFacts | None = None) -> str | None:
@@ -43,12 +74,14 @@ def real_architecture(spec: ModelSpec, read: ModelFacts | None = None) -> str | 
     return (read.architecture if read is not None else None) or _known(spec).architecture
 
 
-def worth_reading(spec: ModelSpec) -> bool:
+def worth_reading(spec: ModelSpec, *, quantization: bool = False) -> bool:
     """Whether the model's own files would say what nothing else does, and can be read.
 
-    Who says ``architecture`` and ``parametersBillion`` has said what a plan cannot do without: then nothing is read.
+    Who says ``architecture`` and ``parametersBillion`` has said what a plan cannot do without: then nothing is read, unless
+    the model's name, or a ``quantization`` that is set, hints at a quantised checkpoint, whose size no number tells.
     """
-    if spec.architecture is not None and spec.parameters_billion is not None:
+    hinted = quantization or _QUANTISED_NAME.search(spec.uri) is not None
+    if spec.architecture is not None and spec.parameters_billion is not None and not hinted:
         return False
     known = model_facts(spec)
     return spec.uri.startswith(READABLE) and any(getattr(known, name) is None for name in _NEEDED)

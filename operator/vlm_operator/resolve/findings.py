@@ -8,11 +8,14 @@ from vlm_operator import memory
 from vlm_operator.engines.catalogue import known
 from vlm_operator.engines.images import driver_cuda, image_cuda, other_hardware
 from vlm_operator.facts.labels import quantity
-from vlm_operator.facts.models import READABLE, real_architecture
+from vlm_operator.facts.models import READABLE, known_parameters, real_architecture
 from vlm_operator.facts.types import ComputeCapability, GpuFacts, ModelFacts
 from vlm_operator.resolve.conditions import LEGACY_TRANSPORT, travels_by_cuda_ipc
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.rules.workload import images_in_flight
+
+# A model's name rounds its number, and the spec takes whole billions: Qwen3-VL-8B has 8.77.
+ROUNDED = 0.1
 
 
 def model_findings(context: Context, read: ModelFacts | None) -> list[Finding]:
@@ -47,6 +50,17 @@ def model_findings(context: Context, read: ModelFacts | None) -> list[Finding]:
                 message=f"{context.model.architecture} belongs to no known family: its images cannot be counted, "
                 "and the engine's defaults are used; set sizes in spec.engine.settings where you know better",
                 path="spec.model.architecture",
+            )
+        )
+    known, said = known_parameters(spec.model, read), (spec.model.parameters_billion or 0) * 1e9
+    if said and known is not None and abs(said - known) > max(ROUNDED * known, 0.5e9):
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                reason="ParametersDiffer",
+                message=f"spec.model.parametersBillion is {spec.model.parameters_billion}, which the plan follows, but the "
+                f"model has {known / 1e9:.2f} billion parameters: correct it, or leave it out",
+                path="spec.model.parametersBillion",
             )
         )
     return findings

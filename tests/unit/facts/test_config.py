@@ -222,10 +222,16 @@ class TestPrecedence:
         assert (facts.architecture, facts.layers) == ("Qwen2VLForConditionalGeneration", 28)
         assert facts.parameters == self.READ.parameters
 
-    def test_the_size_of_a_quantised_weight_counts_where_its_number_is_not_known(self):
+    def test_what_the_files_of_a_quantised_checkpoint_hold_counts_whatever_number_is_said(self):
         read = facts_of_config({**QWEN3_VL_8B, **FP8}, 10_591_000_064)
-        spec = ModelSpec(uri="pvc://m/x", parameters_billion=8)
-        assert (model_facts(spec, read).parameters, model_facts(spec, read).bytes_per_parameter) == (8e9, 1.0)
+        model = model_facts(ModelSpec(uri="pvc://m/x", parameters_billion=8), read)
+        assert model.parameters == 8e9
+        assert model.parameters * model.bytes_per_parameter == pytest.approx(10_591_000_064)
+
+    def test_the_size_of_a_quantised_weight_counts_where_its_files_have_no_size(self):
+        read = facts_of_config({**QWEN3_VL_8B, **FP8}, None)
+        model = model_facts(ModelSpec(uri="pvc://m/x", architecture="A", parameters_billion=8), read)
+        assert (model.parameters, model.bytes_per_parameter) == (8e9, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -236,12 +242,29 @@ class TestPrecedence:
         ({"uri": "hf://somebody/else"}, True),
         ({"uri": "pvc://models/x", "architecture": "Qwen3VLForConditionalGeneration"}, True),
         ({"uri": "pvc://models/x", "architecture": "A", "parametersBillion": 8}, False),
+        ({"uri": "pvc://models/x-AWQ", "architecture": "A", "parametersBillion": 33}, True),
+        ({"uri": "hf://o/x-FP8-dynamic", "architecture": "A", "parametersBillion": 33}, True),
+        ({"uri": "hf://o/x_w4a16", "architecture": "A", "parametersBillion": 33}, True),
+        ({"uri": "hf://hawqs/sawfish-8B", "architecture": "A", "parametersBillion": 33}, False),
+        (
+            {
+                "uri": "hf://Qwen/Qwen3-VL-8B-Instruct-FP8",
+                "architecture": "Qwen3VLForConditionalGeneration",
+                "parametersBillion": 8,
+            },
+            False,
+        ),
         ({"uri": "oci://registry/x"}, False),
         ({"uri": "file:///models/x"}, False),
     ],
 )
 def test_files_are_read_where_they_can_be_and_would_say_more(spec: dict[str, Any], worth: bool):
     assert worth_reading(ModelSpec.model_validate(spec)) is worth
+
+
+def test_a_quantization_that_is_set_makes_the_files_worth_reading():
+    said = ModelSpec(uri="pvc://models/x", architecture="A", parameters_billion=33)
+    assert worth_reading(said, quantization=True)
 
 
 def test_only_blocks_with_equal_sides_are_known():
