@@ -70,7 +70,8 @@ def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | 
     says what the files hold: they may be quantised already."""
     assert total.device_mib is not None
     need, gpu, quantization = _loading_need(total, pool_mib), context.gpu, context.choices.settings.get("quantization")
-    if quantization is None or (total.loading_mib or 0) <= (total.weights_mib or 0) or need <= total.device_mib:
+    sure = need - total.contexts_mib // 2  # as in Budget.unsure_mib
+    if quantization is None or (total.loading_mib or 0) <= (total.weights_mib or 0) or sure <= total.device_mib:
         return None
     if gpu is not None and gpu.source == "spec":
         return _min_memory(total, need, "the weights of the files while they are loaded")
