@@ -112,6 +112,17 @@ def running_limit_at_most(context: Context, declared: Declared, limit: int) -> s
     return f"{running} running requests are more than {limit}, up to which the graph was widened and measured"
 
 
+# Since then the engine gives a prompt a higher priority than its answer (mem_cache/radix_cache.py), by which it evicts.
+ANSWERS_FIRST_SINCE = "0.5.20"
+
+
+def answers_have_priorities(context: Context, declared: Declared) -> str | None:
+    """The engine tells answers from prompts when it evicts by priority."""
+    if context.since(ANSWERS_FIRST_SINCE):
+        return None
+    return f"{context.engine_name()} gives prompts and answers one priority, so it would evict as without"
+
+
 GRAPH_SETTINGS = (
     "cuda_graph_bs_decode",
     "cuda_graph_config",
@@ -138,6 +149,7 @@ _PLAIN: dict[str, Callable[[Context, Declared], str | None]] = {
         attention_backend_free,
         running_limit_known,
         decode_graph_free,
+        answers_have_priorities,
     )
 }
 _LIMITED: dict[str, Callable[[Context, Declared, int], str | None]] = {"running_limit_at_most": running_limit_at_most}

@@ -252,6 +252,39 @@ def test_what_is_left_to_the_engine_says_what_it_will_choose():
     assert plan().setting("attention_backend").expected == "fa3"
 
 
+def test_a_backend_that_the_engine_would_replace_for_the_cache_s_type_is_refused():
+    settings = {"attention_backend": "fa3", "kv_cache_dtype": "fp8_e5m2"}
+    with pytest.raises(InvalidInput, match="the engine would take triton instead"):
+        plan(service(engine=engine(settings=settings)))
+
+
+EAGLE = {"speculative_algorithm": "EAGLE", "speculative_draft_model_path": "/drafts"}
+B200 = node("b200", "NVIDIA-B200", 183_359, "10.0")
+
+
+@pytest.mark.parametrize(
+    ("settings", "hardware", "base", "decode"),
+    [
+        ({"kv_cache_dtype": "fp8_e5m2"}, node(), "triton", "flashinfer"),
+        ({"kv_cache_dtype": "fp8_e5m2", "enable_deterministic_inference": True}, node(), "triton", "flashinfer"),
+        ({"kv_cache_dtype": "fp8_e4m3"}, node(), "fa3", "flashinfer"),
+        ({"kv_cache_dtype": "fp8_e5m2"}, a100(), "flashinfer", "flashinfer"),
+        (EAGLE | {"speculative_eagle_topk": 4}, node(), "flashinfer", "flashinfer"),
+        (EAGLE | {"speculative_eagle_topk": 1}, node(), "fa3", "flashinfer"),
+        (EAGLE | {"speculative_eagle_topk": 4}, B200, "flashinfer", "flashinfer"),
+        (EAGLE | {"speculative_eagle_topk": 1}, B200, "trtllm_mha", "trtllm_mha"),
+    ],
+)
+def test_an_attention_backend_that_the_engine_gives_up_is_not_expected(settings, hardware, base, decode):
+    """What 0.5.23 said on these GPUs, asked as tests/conformance asks it."""
+    made = plan(service(engine=engine(settings=settings)), hardware)
+    backends = {name: made.setting(name) for name in ("attention_backend", "decode_attention_backend")}
+    assert {name: s.value if s.applied else s.expected for name, s in backends.items()} == {
+        "attention_backend": base,
+        "decode_attention_backend": decode,
+    }
+
+
 def test_a_pool_that_would_take_the_kv_cache_s_room_is_capped_with_the_sum():
     made = plan(service(workload=images(width=3840, height=2160)))
     assert reasons(made) == ["FeaturePoolCapped", "KvCacheHoldsFewer", "MediaFromPublicHosts"]
@@ -353,7 +386,12 @@ def test_a_service_on_the_cpu_asks_for_no_gpu_and_for_a_bounded_cache():
 @pytest.mark.parametrize(
     ("version", "told", "not_told"),
     [
-        pytest.param("0.5.19", THE_SET, (), id="0.5.19 has every flag, and the operator brings the values"),
+        pytest.param(
+            "0.5.19",
+            {name: value for name, value in THE_SET.items() if name != "radix_eviction_policy"},
+            ("radix_eviction_policy",),
+            id="0.5.19 has every flag, and the operator brings the values, but it evicts answers no sooner than prompts",
+        ),
         pytest.param(
             "0.5.16",
             {"mm_feature_transport": "cuda_ipc", "SGLANG_MM_FEATURE_CACHE_MB": 3072, "cuda_graph_max_bs_decode": 400},
@@ -365,9 +403,8 @@ def test_a_service_on_the_cpu_asks_for_no_gpu_and_for_a_bounded_cache():
             {
                 "SGLANG_USE_CUDA_IPC_TRANSPORT": 1,
                 "SGLANG_MM_FEATURE_CACHE_MB": 3072,
-                "radix_eviction_policy": "priority",
             },
-            ("mm_feature_transport", "prefill_decode_interval"),
+            ("mm_feature_transport", "prefill_decode_interval", "radix_eviction_policy"),
             id="0.5.12 is asked for CUDA IPC by its variable",
         ),
         pytest.param(
