@@ -159,9 +159,10 @@ def shared_gpu_findings(context: Context) -> list[Finding]:
             severity=Severity.WARNING,
             reason="GpuShared",
             message=f"up to {pods} pods share a card by time-slicing, and nothing divides its memory: the plan is for the "
-            "whole card, and the engine ends where another pod has taken what it needs; set "
-            f"engine.settings.mem_fraction_static to the part that is meant for it (1/{pods} is {1 / max(pods, 1):.2f}), "
-            "or keep the other pods away",
+            "whole card, and the engine ends where another pod has taken what it needs; share the card by MIG or MPS, which "
+            "do divide it, or keep the other pods away. engine.settings.mem_fraction_static divides nothing: it is a part of "
+            "what is free when an engine starts, so of two with one half each the second gets half of the rest, and the first "
+            "one's activations may find nothing left",
             path="spec.hardware",
         )
     ]

@@ -106,4 +106,5 @@ def test_time_slicing_divides_no_memory_which_is_told():
     assert made.hardware.memory_mib == 81_559
     (finding,) = [f for f in made.findings if f.reason == "GpuShared"]
     assert "up to 4 pods share a card" in finding.message
-    assert "1/4 is 0.25" in finding.message
+    assert "share the card by MIG or MPS" in finding.message
+    assert "mem_fraction_static divides nothing" in finding.message

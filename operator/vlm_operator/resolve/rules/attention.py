@@ -18,7 +18,8 @@ def base_backend(context: Context, declared: Declared) -> Iterator[Setting]:
 
 
 def consistent(context: Context, declared: Declared) -> Iterator[Setting]:
-    """Raises InvalidInput for a base backend that the engine would replace: prefill and decode both name another, or it reads no such cache."""
+    """Raises InvalidInput for a base backend that the engine would replace, since prefill and decode both name another or
+    since it does not read such a cache."""
     choices = context.choices
     base, prefill, decode = (choices.settings.get(f"{p}attention_backend") for p in ("", "prefill_", "decode_"))
     if base and prefill and decode and prefill.value == decode.value != base.value:
