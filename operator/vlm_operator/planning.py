@@ -30,7 +30,6 @@ from vlm_api.status import VLMService
 from vlm_operator import memory, render, template
 from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
-from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.architectures import architecture
 from vlm_operator.facts.models import as_quantised, model_facts
 from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
@@ -44,6 +43,7 @@ from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_p
 from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.pod_memory import limit_findings, node_findings
 from vlm_operator.resolve.releases import release_findings
+from vlm_operator.resolve.resizing import declared_image
 from vlm_operator.resolve.rules.vision import vision_findings
 from vlm_operator.resolve.rules.workload import images_in_flight
 from vlm_operator.resolve.splits import split_findings
@@ -104,7 +104,7 @@ def make_plan(
         gpu=None,
         model=model,
         family=family,
-        image=_image(spec, family),
+        image=declared_image(spec, family, choices),
         devices_per_pod=devices if cuda else 0,
         network_policies=cluster.network_policies,
     )
@@ -214,18 +214,6 @@ def _fits(context: Context) -> int:
         return 1
     found = fit_findings(context, declared, total, pool_mib(context, declared))
     return 2 if any(f.severity is Severity.ERROR for f in found) else 0
-
-
-def _image(spec: VLMServiceSpec, family: Family | None) -> memory.Image | None:
-    images = spec.workload.images
-    if family is None or images.width is None or images.height is None:
-        return None
-    try:
-        return memory.image_after_resizing(images.width, images.height, family.image_processing)
-    except ValueError as error:
-        raise InvalidInput(
-            "spec.workload.images", f"{error}: the model's image processor refuses such images"
-        ) from error
 
 
 def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -> PlanHardware:
