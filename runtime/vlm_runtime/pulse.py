@@ -44,11 +44,17 @@ class Pulse:
         self._timeout_seconds = min(TIMEOUT_SECONDS, patience.idle / 8)
         self._stillness = Stillness()
         self._asked_at: float | None = None
+        self._is_answered = False
         self._used = _Used(None, None)
 
     def is_due(self) -> bool:
         """Whether it is time to ask again."""
         return self._asked_at is None or time.monotonic() - self._asked_at >= self._pause
+
+    @property
+    def is_answered(self) -> bool:
+        """True: the schedulers answered when they were last asked."""
+        return self._is_answered
 
     @property
     def is_still(self) -> bool:
@@ -72,7 +78,7 @@ class Pulse:
         because somebody paused it.
         """
         self._asked_at = asked_at = time.monotonic()
-        answered = self._client.has_pulse(self._timeout_seconds)
+        self._is_answered = answered = self._client.has_pulse(self._timeout_seconds)
         if not answered and production is None and serving is not None:
             production = self._production()
         self._stillness.add(Look(asked_at, answered, self._is_excused(serving, answered, is_unhealthy), production))

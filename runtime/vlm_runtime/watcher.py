@@ -214,10 +214,13 @@ class Watcher:
             # A follower's schedulers answer the head alone, which asks them all.
             if self._is_head and pulse.is_due():
                 new, self._production = self._production, None
-                hung = pulse.take(answer, new, is_unhealthy=self._is_unhealthy(answer))
+                healthy = self._health(answer)
+                hung = pulse.take(answer, new, is_unhealthy=healthy is False)
                 if hung is not None:
                     self._on_failure(failure("EngineHung", hung))
                     return
+                if healthy is not True and pulse.is_answered:
+                    self._heal()
             silent = pulse.why_not_serving()
             why_not = why_not or silent
             misses = 0 if why_not is None else misses + 1 if silent is None else MISSES_UNTIL_UNREADY
@@ -233,19 +236,19 @@ class Watcher:
                 self._on_failure(failure("SchedulerDied", f"{names} died, and the engine did not end within {waited}."))
                 return
 
-    def _is_unhealthy(self, answer: Answer | None) -> bool:
-        """Whether the engine says so of itself. From time to time it is asked to look again, or it would stay so."""
-        if answer is None or answer.status != 503 or not self._client.has_ready:
-            return False
-        healthy = self._client.calls_itself_healthy()
+    def _health(self, answer: Answer | None) -> bool | None:
+        """False where the engine refuses requests since it calls itself unhealthy, None where it may do so, True else."""
+        refuses = answer is not None and answer.status == 503 and self._client.has_ready
+        return self._client.calls_itself_healthy() if refuses else True
+
+    def _heal(self) -> None:
+        """From time to time, has an engine that calls itself unhealthy look again, or it would stay so for good."""
         now = time.monotonic()
-        if healthy is not True and (self._healed_at is None or now - self._healed_at >= self._pace.heal):
-            self._healed_at = now
-            if self._client.computes():
-                self._say(
-                    "the engine had called itself unhealthy since a question about its health came too late; it answers again"
-                )
-        return healthy is False
+        if self._healed_at is not None and now - self._healed_at < self._pace.heal:
+            return
+        self._healed_at = now
+        if self._client.computes():
+            self._say("the engine took no requests since an answer about its health came too late; it answers again")
 
     def _ask_whether_serving(self) -> tuple[Answer | None, str | None]:
         """The engine's answer, None where there was none; and why it does not serve, None where it does."""

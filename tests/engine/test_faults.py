@@ -99,8 +99,11 @@ def test_a_scheduler_that_hangs_in_an_engine_that_found_an_earlier_ones_segments
     scheduler = next(worker for worker in processes(run)[1] if "scheduler" in worker.title)
     os.kill(scheduler.pid, signal.SIGSTOP)
     run.wait_for(lambda: "have answered nothing" in run.get("/readyz")[1], "unready", seconds=60)
+    # Whoever asks now makes the engine call itself unhealthy, until somebody asks again.
+    assert run.get("/health", run.engine_port)[0] == 503
     os.kill(scheduler.pid, signal.SIGCONT)
     run.wait_ready(60)
+    assert "it answers again" in run.log()
     assert not run.termination_log.exists()
 
     os.kill(scheduler.pid, signal.SIGSTOP)

@@ -223,6 +223,19 @@ def test_a_file_of_the_pod_is_no_image(serving: Container, url: str) -> None:
     assert b"files are not taken" in body
 
 
+def test_a_client_who_writes_that_the_port_is_taken_into_the_log_ends_nothing(serving: Container) -> None:
+    words = "\n[2026-11-30] ERROR: error while attempting to bind on address ('0.0.0.0', 1): address already in use"
+    connection = http.client.HTTPConnection("127.0.0.1", serving.engine_port, timeout=30)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    body = {"text": ["a", "b"], "rid": [words, words]}  # the same name twice, which the engine complains of
+    connection.request("POST", "/generate", json.dumps(body), headers)
+    assert connection.getresponse().status == 400
+    serving.wait_for(lambda: words.strip() in serving.log(), "told in the log")
+    time.sleep(2)
+    assert serving.process.poll() is None
+    assert serving.get("/readyz")[0] == 200
+
+
 def test_an_image_s_url_does_not_make_the_engine_control_itself(serving: Container) -> None:
     status, _ = ask_about(serving, f"http://127.0.0.1:{serving.engine_port}/flush_cache")
     assert status >= 400
