@@ -70,14 +70,16 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
 
 
 def listens(pid: int, port: int, proc: Path = PROC) -> bool:
-    """Whether the process itself takes connections on a TCP port. What cannot be read is taken for a yes."""
+    """Whether the process itself takes connections on a TCP port. Of one that ended, or cannot be looked at, it is True."""
     own = proc / str(pid)
     try:
         rows = [line.split() for name in ("tcp", "tcp6") for line in _rows(own / "net" / name)]
         inodes = {
             f"socket:[{row[9]}]" for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port
         }
-        return not inodes.isdisjoint(_open_files(own))
+        held = _open_files(own)
+        # A process that ends has closed everything before it is seen to be a zombie.
+        return not held or not inodes.isdisjoint(held)
     except (OSError, ValueError, IndexError):
         return True
 

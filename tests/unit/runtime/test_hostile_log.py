@@ -105,5 +105,11 @@ def test_a_process_listens_on_ipv6_as_well(tmp_path: Path) -> None:
     assert not listens(1, 8001, proc=tmp_path)
 
 
+def test_a_process_that_has_ended_tells_nothing_of_its_port() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # as the engine's is until it is collected
+        assert listens(ended.pid, free_port())
+
+
 def test_a_process_that_cannot_be_looked_at_counts_as_one_that_listens(tmp_path: Path) -> None:
     assert listens(1, 8000, proc=tmp_path)
