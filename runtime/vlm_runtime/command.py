@@ -43,6 +43,8 @@ class EngineCommand:
     tls: bool = False
     rank: int = 0
     """The pod's place in its group; 0 is the head, which alone answers requests."""
+    head: str = ""
+    """The head's address; empty where the pod is no member of a group."""
 
     @property
     def is_head(self) -> bool:
@@ -85,10 +87,11 @@ def engine_command(
         args += ["--port", str(port)]
     if ipv6_only and option(args, "--host") == ANY_IPV4:
         args += ["--host", ANY_IPV6]
-    rank = 0
+    rank, head = 0, ""
     if plan.runtime.nodes > 1:
         rank, group = _group(plan.runtime.nodes, environ)
         args += group
+        head = environ["LWS_LEADER_ADDRESS"]
     listens_on = _port(option(args, "--port"))
     env[ENV_GUARD] = str(listens_on)
     return EngineCommand(
@@ -99,6 +102,7 @@ def engine_command(
         api_key=written_key or key,
         tls=option(args, "--ssl-certfile") is not None,
         rank=rank,
+        head=head,
     )
 
 

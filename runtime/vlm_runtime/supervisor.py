@@ -46,7 +46,12 @@ class Lost:
     failure: Failure
 
 
-Event = Child | Asked | Lost
+@dataclass(frozen=True)
+class HeadGone:
+    """A member of a group is to end, and the head that it waited for is no longer there."""
+
+
+Event = Child | Asked | Lost | HeadGone
 
 
 class Supervisor:
@@ -63,8 +68,9 @@ class Supervisor:
         endpoint_delay_seconds: float,
         oom_kills: Callable[[], int],
         heal: Callable[[], None] = lambda: None,
-        is_head: bool = True,
+        head_gone: Callable[[], None] | None = None,
     ) -> None:
+        """``head_gone`` returns once the head of the group is no longer there; None: this pod is the head itself."""
         self._plan = plan
         self._engine = engine
         self._state = state
@@ -74,7 +80,7 @@ class Supervisor:
         self._oom_kills = oom_kills
         self._oom_kills_before = oom_kills()
         self._heal = heal
-        self._is_head = is_head
+        self._head_gone = head_gone
         self._healing: threading.Thread | None = None
         self._stopping = False
         self._failure: Failure | None = None
@@ -102,6 +108,8 @@ class Supervisor:
                 self._stop(event.signal)
             elif isinstance(event, Lost):
                 self._end_with(event.failure)
+            elif isinstance(event, HeadGone):
+                self._follow()
             ended = self._engine.reap()
             if ended is not None:
                 return self._ended(ended)
@@ -168,7 +176,7 @@ class Supervisor:
         if self._healing is not None and self._healing.is_alive() and seconds > 0:
             self._after(min(_TICK_SECONDS, seconds), self._drain)
             return
-        if self._is_head:
+        if self._head_gone is None:
             self._output.say(f"the engine finishes its running requests, in {max(seconds, 0.0):.0f} s at most")
             self._engine.terminate()
         else:
@@ -176,7 +184,18 @@ class Supervisor:
             self._output.say(
                 f"waiting for the head to finish its running requests, for {max(seconds, 0.0):.0f} s at most"
             )
+            threading.Thread(target=self._wait_for_the_head, args=(self._head_gone,), name="head", daemon=True).start()
         self._after(max(seconds, 0.0), self._drained_too_long)
+
+    def _wait_for_the_head(self, head_gone: Callable[[], None]) -> None:
+        head_gone()
+        self._events.put(HeadGone())
+
+    def _follow(self) -> None:
+        self._output.say("the head of the group is gone: ending the engine")
+        self._engine.terminate()
+        # It may wait for a word of the head that never comes.
+        self._after(STOP_SECONDS, self._kill)
 
     def _drained_too_long(self) -> None:
         self._output.say(f"requests still ran after {self._plan.runtime.drain_seconds} s: ending the engine")

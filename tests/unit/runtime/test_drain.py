@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 from unit.runtime.harness import Container, make_plan
 
+from vlm_runtime.head import AWAY_SECONDS, wait_until_gone
 from vlm_runtime.processes import children
 
 Start = Callable[..., Container]
-FOLLOWER = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "head.group"}
+FOLLOWER = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "127.0.0.1"}
 
 
 class Answer(threading.Thread):
@@ -70,6 +71,27 @@ def test_a_member_of_a_group_does_not_end_before_the_head(container: Start) -> N
     os.kill(engine, signal.SIGTERM)  # what the head's last words do
     assert run.wait_exit() == 0
     assert not run.termination_log.exists()
+
+
+def test_a_member_whose_head_is_gone_waits_no_longer(container: Start) -> None:
+    nowhere = FOLLOWER | {"LWS_LEADER_ADDRESS": "head.group.invalid"}
+    run = container(make_plan(runtime={"nodes": 2, "drain_seconds": 300}), env=nowhere, ready_path=False)
+    run.wait_ready()
+    run.terminate()
+    assert run.wait_exit() == 0
+    assert "the head of the group is gone" in run.log()
+
+
+def test_a_head_is_gone_once_it_was_away_for_some_seconds() -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    # Away for less than that twice, as while its name changes.
+    wait_until_gone(lambda: now in (0.0, 4.0, 8.0), lambda: now, sleep)
+    assert now >= 8.0 + AWAY_SECONDS
 
 
 def test_a_member_whose_head_never_ends_is_cut_in_the_end(container: Start) -> None:
