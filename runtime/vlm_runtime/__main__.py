@@ -27,7 +27,7 @@ from vlm_runtime.failure import failure, fatal
 from vlm_runtime.feature_pool import PoolWatch
 from vlm_runtime.hang import Patience, patience
 from vlm_runtime.hardware import shortcomings
-from vlm_runtime.head import is_there, wait_until_gone
+from vlm_runtime.head import Head
 from vlm_runtime.log_pipe import LogPipe, occupy_standard_streams
 from vlm_runtime.output import Output
 from vlm_runtime.phases import phase_of
@@ -234,7 +234,9 @@ def _supervise(
         endpoint_delay_seconds=chosen.endpoint_delay_seconds,
         oom_kills=oom_kills,
         heal=client.heal,
-        head_gone=None if command.is_head else lambda: wait_until_gone(lambda: is_there(command.head, chosen.port)),
+        head_gone=None
+        if command.is_head
+        else Head(command.head, chosen.port, formed=lambda: state.was_ready).wait_until_gone,
     )
     return supervisor.run(watcher.run)
 
