@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -118,9 +119,10 @@ class Operator:
             return ""
 
     def number(self, name: str) -> float:
-        """The sum of a metric over its labels."""
-        lines = (line for line in self.get("/metrics").splitlines() if line.startswith((f"{name} ", f"{name}{{")))
-        return sum(float(line.rpartition(" ")[2]) for line in lines)
+        """The sum of a metric over its labels; not a number while it does not answer."""
+        said = self.get("/metrics")
+        lines = (line for line in said.splitlines() if line.startswith((f"{name} ", f"{name}{{")))
+        return sum(float(line.rpartition(" ")[2]) for line in lines) if said else math.nan
 
     def looked(self) -> float:
         """How often it has looked at a service."""

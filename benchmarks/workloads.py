@@ -84,10 +84,10 @@ def _runtimes() -> Iterator[None]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    subprocess.run(["ip", "route", "replace", *ROUTE], check=True)
     server = ThreadingHTTPServer(("0.0.0.0", RUNTIME_PORT), Runtime)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    subprocess.run(["ip", "route", "replace", *ROUTE], check=True)
     try:
         yield
     finally:

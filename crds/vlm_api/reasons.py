@@ -28,8 +28,8 @@ FAILURES: Final[dict[str, str]] = {
         "The engine refused its configuration or could not read the model. See the last lines of the pod's log."
     ),
     "ImageNotSeen": (
-        "The engine does not look at images. Serve a vision-language model, with enable_multimodal: true in engine.settings where the "
-        "engine turns its vision off, and without language_model_only."
+        "The engine does not look at images. Serve a vision-language model, with enable_multimodal: true in "
+        "engine.settings where the engine turns its vision off, and without language_model_only."
     ),
     "ModelNotFound": "The model's files are not where spec.model.uri says. Check the URI, the claim and the token.",
     "ModelAccessDenied": (

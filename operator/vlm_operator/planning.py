@@ -207,13 +207,15 @@ def _rank(context: Context, gpu: GpuFacts) -> tuple[int, int]:
 
 
 def _fits(context: Context) -> int:
-    """0 where the plan fits, 1 where that is not known, 2 where it does not."""
+    """0 where the plan fits, 1 where that is not known or not sure, 2 where it does not."""
     declared, _ = resolve(context)
     total = budget(context, declared)
     if total.device_mib is None or total.weights_mib is None:
         return 1
     found = fit_findings(context, declared, total, pool_mib(context, declared))
-    return 2 if any(f.severity is Severity.ERROR for f in found) else 0
+    if any(f.severity is Severity.ERROR for f in found):
+        return 2
+    return 1 if any(f.reason in ("MemoryTight", "LoadingNotChecked") for f in found) else 0
 
 
 def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -> PlanHardware:

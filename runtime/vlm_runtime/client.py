@@ -112,7 +112,8 @@ class EngineClient:
     def heal(self) -> None:
         """Has an engine that calls itself unhealthy look again: then SIGTERM would cut its running requests.
 
-        Nothing is asked of an engine that is ready or paused, which a question without an answer would make unhealthy.
+        Nothing is asked of an engine that is ready, nor of a paused one that says so, as SGLang does from 0.5.23 on: a
+        question without an answer would make it unhealthy.
         """
         try:
             refuses = self._has_ready and self._request("GET", "/ready", timeout=READY_TIMEOUT_SECONDS).status == 503

@@ -21,7 +21,7 @@ KEPT_CHARACTERS: Final = 4096
 
 # The runtime's own questions, every two seconds: not worth a line in the log of the pod.
 _OWN_PROBE: Final = re.compile(
-    r'(?:127\.0\.0\.1|::1):\d+ - "GET /(?:ready|health|health_generate|server_info|metrics/) HTTP/1\.[01]" (?:200|404|503)'
+    r'[0-9a-fA-F.:]+:\d+ - "GET /(?:ready|health|health_generate|server_info|metrics/) HTTP/1\.[01]" (?:200|404|503)'
 )
 
 

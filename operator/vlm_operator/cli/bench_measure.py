@@ -22,7 +22,7 @@ from vlm_operator.measure.job import bench_job
 from vlm_operator.measure.load import Load
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import Round, round_of
-from vlm_operator.measure.schedule import Run, schedule
+from vlm_operator.measure.schedule import SEEDS, Run, schedule
 from vlm_operator.measure.target import Target
 from vlm_operator.measure.twin import Change
 
@@ -61,7 +61,10 @@ class Bench:
         self.subject = self._still()
         replicas, name, seconds = self.subject.replicas, self._name(), self.options.start_timeout
         prepared = twin_target(self.connection, self.subject, change, suffix=name[-6:], replicas=replicas)
-        job = _Job(self, name, [self.subject.target, prepared.target], [*self.notes])
+        # The service is asked for the changed setting too, which it may leave to the engine.
+        told = tuple(dict.fromkeys((*self.subject.target.settings, change.name)))
+        ours = replace(self.subject.target, settings=told)
+        job = _Job(self, name, [ours, prepared.target], [*self.notes])
         with (
             job.progress as progress,
             running(self.connection, job.manifest(waits_seconds=seconds), self.left) as made,
@@ -108,7 +111,7 @@ class _Job:
         self._runs: list[Run] = schedule(
             bench.load, targets=len(targets), rounds=bench.options.rounds, first_seed=bench.seed
         )
-        bench.seed += len(self._runs)
+        bench.seed = (bench.seed + len(self._runs)) % SEEDS
         names = [target.name for target in targets]
         self.progress = Progress(sum(run.requests for run in self._runs), bench.options.rounds, names)
         self._restarts = bench.subject.restarts(bench.connection)

@@ -63,7 +63,7 @@ def conclude(service: VLMService, seen: Observed, previous: VLMServiceStatus | N
 
 
 def _url(service: VLMService, plan: ServingPlan | None, previous: VLMServiceStatus | None) -> str:
-    if plan is None and previous and previous.url:
+    if (plan is None or plan.errors) and previous and previous.url:
         return previous.url
     scheme = engine_scheme(plan) if plan else "http"
     return f"{scheme}://{service.name}.{service.namespace}.svc:{ENGINE_PORT}/v1"

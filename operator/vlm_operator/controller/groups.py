@@ -34,8 +34,11 @@ def missing_before(conditions: Mapping[str, Condition]) -> str | None:
     return found.message if found is not None and found.reason == reasons.PODS_MISSING else None
 
 
-def overdue(workload: Mapping[str, Any] | None, plan: ServingPlan | None, now: str) -> str | None:
-    """That groups have been starting for longer than a Deployment of the same pods might; ``now`` in RFC 3339."""
+def overdue(
+    workload: Mapping[str, Any] | None, plan: ServingPlan | None, pods: Sequence[PodView], now: str
+) -> str | None:
+    """That groups have been starting for longer than a Deployment of the same pods might, counted from the newest pod's
+    start as a Deployment counts from its last progress; ``now`` in RFC 3339."""
     if workload is None or plan is None or workload.get("kind") != LWS_KIND:
         return None
     deadline = plan.runtime.startup_budget_seconds + IMAGE_PULL_SECONDS
@@ -48,6 +51,9 @@ def overdue(workload: Mapping[str, Any] | None, plan: ServingPlan | None, now: s
         ),
         None,
     )
-    if since is None or seconds_between(str(since), now) < deadline:
+    if since is None:
+        return None
+    moves = [str(since), *(at for p in pods for at in (p.scheduled_at, p.started_at) if at)]
+    if min(seconds_between(move, now) for move in moves) < deadline:
         return None
     return f"LeaderWorkerSet {workload['metadata']['name']} has been starting groups for more than {deadline} s"

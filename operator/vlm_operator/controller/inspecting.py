@@ -32,7 +32,10 @@ log = logging.getLogger(__name__)
 INSPECT_SECONDS: Final = 120.0
 # A claim that is filled, or a Secret that is mended, after the service was made.
 RETRY_SECONDS: Final = 300.0
-STEP: Final = "mend that, or say spec.model.architecture and parametersBillion, and nothing has to be read"
+STEP: Final = (
+    "mend that, or say spec.model.architecture and parametersBillion: then nothing is read but the size of a model that is "
+    "called quantised"
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,11 @@ class Inspector:
 
     def known(self, service: VLMService, recorded: Inspection | None) -> Inspection | None:
         """What need not be read (again): an empty answer, or the recorded one. None: the files have to be read."""
-        if not worth_reading(service.spec.model, quantization="quantization" in service.spec.engine.settings):
+        engine = service.spec.engine
+        quantization = "quantization" in engine.settings or any(
+            argument.partition("=")[0] == "--quantization" for argument in engine.args
+        )
+        if not worth_reading(service.spec.model, quantization=quantization):
             return Inspection()
         return recorded if recorded is not None and recorded.digest == inspection_digest(service) else None
 

@@ -142,8 +142,9 @@ def _ended(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """How a container ended the last time, where that was not as it should."""
     for state in (status.get("state"), status.get("lastState")):
         ended: Mapping[str, Any] = (state or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            return ended
+        if ended:
+            # One that is through with its work has failed before at most.
+            return ended if ended.get("exitCode") else {}
     return {}
 
 

@@ -76,6 +76,10 @@ class WorkQueue:
             state.told_at = asyncio.get_running_loop().time()
         self._queue(key, state, after_seconds, routine=routine)
 
+    def look_again(self, key: Key) -> None:
+        """A key is worth work without an event, whose time would count."""
+        self._queue(key, self._states.setdefault(key, _State()), 0.0, routine=True)
+
     def _queue(self, key: Key, state: _State, after_seconds: float, *, routine: bool) -> None:
         due = asyncio.get_running_loop().time() + after_seconds
         if state.due is not None and state.due <= due and (routine or not state.routine):

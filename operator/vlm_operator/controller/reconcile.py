@@ -119,7 +119,9 @@ class Reconciler:
             reports=self.reports.of(key, engines),
             drift=drift,
             missing=missing,
-            replicas=replace(seen.replicas, overdue=seen.replicas.overdue or overdue(workload, seen.plan, now)),
+            replicas=replace(
+                seen.replicas, overdue=seen.replicas.overdue or overdue(workload, seen.plan, engines, now)
+            ),
             workload=workload,
             autoscaler=autoscaler_of(owned),
         )
@@ -159,7 +161,6 @@ class Reconciler:
             # The Job's pod needs its way out where a namespace closes all of them.
             self.applier.apply(render.policy_before_plan(service, owner_reference(raw), self.site), labelled, uid)
         if stored is None or stored.plan.errors:
-            self.errors.pop(_key(raw), None)
             live = self._count_on(service, raw, labelled)
             return replace(seen, replicas=replicas(live))
         manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw), self.site)
@@ -197,26 +198,31 @@ class Reconciler:
             if not done.taken:
                 self.applier.remove(unwanted, done)
         except ApiError as error:
-            if not error.refused:
-                raise
+            self._insists(_key(raw), error)
             # What the status says of the spec is to be mended first.
             log.warning("%s: the number of pods stays as it is: %s", raw["metadata"]["name"], error.message)
             return workload_of(owned)
+        self.errors.pop(_key(raw), None)
         self._tell_done(raw, done)
         return workload_of([*done.live, *owned])
 
     def _not_applied(self, key: Key, error: ApiError) -> Problem:
         """Raises the error again while it may pass by itself."""
-        if error.refused or error.status == 0:
-            self.errors.pop(key, None)
+        self._insists(key, error)
         if error.refused:
             return Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
+        return Problem(reasons.NOT_APPLIED, f"the API server fails with an object and is asked again: {error.message}")
+
+    def _insists(self, key: Key, error: ApiError) -> None:
+        """Returns where the API server refuses, or fails again and again; raises the error while it may pass by itself."""
+        if error.refused or error.status == 0:
+            self.errors.pop(key, None)
         if error.status == 0:
             raise error  # nobody there, who could not be told either
-        self.errors[key] = self.errors.get(key, 0) + 1
-        if self.errors[key] < TOLD_AFTER_ERRORS:
-            raise error
-        return Problem(reasons.NOT_APPLIED, f"the API server fails with an object and is asked again: {error.message}")
+        if not error.refused:
+            self.errors[key] = self.errors.get(key, 0) + 1
+            if self.errors[key] < TOLD_AFTER_ERRORS:
+                raise error
 
     def _jobs(self, raw: Json) -> list[Json]:
         uid = raw["metadata"]["uid"]

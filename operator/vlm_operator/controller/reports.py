@@ -6,8 +6,11 @@ must not hold up the workers: who does not answer at once is heard later, and it
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
@@ -22,6 +25,7 @@ from vlm_operator.controller.queue import Key
 TIMEOUT_SECONDS: Final = 2.0
 # Longer than any answer inside a cluster takes, so that nearly all are in the status that is written next.
 PATIENCE_SECONDS: Final = 0.2
+ANSWER_SECONDS: Final = 5.0
 MAXIMUM_BYTES: Final = 1 << 20
 # A pod on its way is asked again after this time; one that serves only rarely.
 STARTING_SECONDS: Final = 5.0
@@ -38,6 +42,8 @@ class _Answer:
     """Readiness and restarts of the pod when it was asked: when they change, it is asked again."""
     ask_again_at: float
     report: Report | None
+    silent: bool
+    """Whether nothing came the last time."""
     misses: int = 0
     """How often in a row a pod that serves did not tell what its engine uses."""
 
@@ -48,7 +54,12 @@ def fetch(address: str) -> Report | None:
     Neither a proxy nor a redirect has a say in it: what is asked is the pod.
     """
     connection = http.client.HTTPConnection(address, RUNTIME_PORT, timeout=TIMEOUT_SECONDS)
+    # The time-out is for each part of an answer, and one that comes by the byte would take for ever.
+    deadline = threading.Timer(ANSWER_SECONDS, _hang_up, (connection,))
+    deadline.daemon = True
     try:
+        connection.connect()
+        deadline.start()
         connection.request("GET", "/report")
         answer = connection.getresponse()
         if answer.status != http.HTTPStatus.OK:
@@ -57,7 +68,13 @@ def fetch(address: str) -> Report | None:
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
+        deadline.cancel()
         connection.close()
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # it may have ended just now
+        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 class Reports:
@@ -93,7 +110,7 @@ class Reports:
                 asking[pod.uid] = _Question(_state(pod), self._threads.submit(self._ask, str(pod.address)))
         # One that kept silent before is likely to do so again.
         wait(
-            [q.answer for uid, q in asking.items() if uid not in answers or not answers[uid].misses],
+            [q.answer for uid, q in asking.items() if uid not in answers or not answers[uid].silent],
             timeout=PATIENCE_SECONDS,
         )
         for pod in pods:
@@ -137,7 +154,7 @@ def _state(pod: PodView) -> tuple[bool, int]:
 
 
 def _answer(pod: PodView, report: Report | None, before: _Answer | None, now: float) -> _Answer:
-    state = _state(pod)
+    state, silent = _state(pod), report is None
     same = before is not None and before.state == state
     if report is None and same and before is not None:
         report = before.report  # one answer that got lost is no news of the engine
@@ -148,7 +165,7 @@ def _answer(pod: PodView, report: Report | None, before: _Answer | None, now: fl
     settled = pod.ready and (misses == 0 or misses >= SOON_AGAIN)
     # Sooner than the reconcile that follows, which comes a tenth early or late.
     wait = SERVING_SECONDS * random.uniform(0.9, 1.1) if settled else STARTING_SECONDS * 0.8
-    return _Answer(state, now + wait, report, misses)
+    return _Answer(state, now + wait, report, silent, misses)
 
 
 def _is_due(pod: PodView, answer: _Answer | None, now: float) -> bool:

@@ -157,7 +157,7 @@ class Cluster:
 
     def _add_routine(self, key: Key) -> None:
         if self._queue is not None:
-            self._queue.add(key, routine=True)
+            self._queue.look_again(key)
 
     def _add_all(self) -> None:
         if self._queue is not None:

@@ -84,8 +84,8 @@ def _other(told: Any, planned: Any) -> bool:
 
 
 def plain(value: Any) -> str:
-    """``/server_info`` tells variables as texts and flags as values; 1 and 1.0 are the same."""
-    text = str(value).lower()
+    """``/server_info`` tells variables as texts and flags as values; 1 and 1.0 are the same, and true is 1 in a variable."""
+    text = {"true": "1", "false": "0"}.get(str(value).lower(), str(value).lower())
     try:
         return repr(float(text))
     except ValueError:

@@ -41,6 +41,9 @@ def contrast(ours: PlanStatus, theirs: PlanStatus, change: Change | None) -> Con
     twins = next((s for s in theirs.settings if s.name == change.name and s.applied), None)
     if change.value is None:
         change = replace(change, follows=None if twins is None else twins.value)
+    elif twins is not None:
+        # As the engine will have it: 64k is 64000.
+        change = replace(change, value=twins.value)
     if refusal is None and change.name not in {name for name, _, _ in found}:
         refusal = _same(change, twins)
     return Contrast(change, tuple(each for each in found if each[0] != change.name), refusal)

@@ -44,13 +44,15 @@ def test_nothing_is_missing_of_a_deployment_or_of_a_service_at_rest() -> None:
 def test_groups_that_start_for_longer_than_they_may_are_overdue_as_a_deployment_would_be() -> None:
     deadline = PLAN.runtime.startup_budget_seconds + IMAGE_PULL_SECONDS
 
-    def told(seconds: int, **of_condition: str) -> str | None:
+    def told(seconds: int, moved: str | None = None, **of_condition: str) -> str | None:
         since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "type": "Progressing", "status": "True", **of_condition}
         live: dict[str, Any] = {"kind": "LeaderWorkerSet", "metadata": {"name": "g"}, "status": {"conditions": [since]}}
+        pods = [pod("g-0", scheduled_at=moved)] if moved else []
         hours, rest = divmod(seconds, 3600)
-        return overdue(live, PLAN, f"2026-01-01T{hours:02}:{rest // 60:02}:{rest % 60:02}Z")
+        return overdue(live, PLAN, pods, f"2026-01-01T{hours:02}:{rest // 60:02}:{rest % 60:02}Z")
 
     assert told(deadline - 1) is None
     assert f"more than {deadline} s" in str(told(deadline + 1))
     assert told(deadline + 1, status="False") is None
-    assert overdue({"kind": "Deployment", "metadata": {"name": "d"}}, PLAN, NOW) is None
+    assert told(deadline + 1, moved="2026-01-01T00:10:00Z") is None, "a roll-out goes from group to group"
+    assert overdue({"kind": "Deployment", "metadata": {"name": "d"}}, PLAN, [], NOW) is None

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vlm_api.names import INSTALL_CONTAINER
 from vlm_operator.controller.pods import view
 
 
@@ -85,6 +86,13 @@ def test_a_container_of_the_users_that_keeps_the_pod_from_serving_is_named():
 def test_a_container_of_the_users_that_ended_once_and_runs_again_is_no_failure():
     again = {"name": "proxy", "restartCount": 1, "state": {"running": {}}, "lastState": ended(code=1)}
     assert failure(containerStatuses=[*main(state={"running": {}}), again]) is None
+
+
+def test_a_container_that_is_through_with_its_work_has_not_failed_though_it_did_before():
+    fetched = {"name": "fetch", "restartCount": 1, "state": {"terminated": {"exitCode": 0}}, "lastState": ended(code=1)}
+    installed = {**fetched, "name": "vlm-runtime-install"}
+    assert failure(initContainerStatuses=[fetched]) is None
+    assert failure(initContainerStatuses=[{**installed, "name": INSTALL_CONTAINER}]) is None
 
 
 def test_an_image_that_is_tried_again_and_again_is_told_in_the_same_words_each_time():

@@ -50,6 +50,18 @@ def test_a_key_is_never_worked_on_twice_at_the_same_time_and_what_came_meanwhile
     queued(scenario)
 
 
+def test_a_look_without_an_event_is_work_whose_time_does_not_count():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.look_again(A)
+        assert await queue.take() == A
+        queue.look_again(A)
+        assert queue.done(A) is None
+        assert await queue.take() == A, "what came meanwhile is not lost"
+        assert queue.done(A) is None
+
+    queued(scenario)
+
+
 def test_other_keys_do_not_wait_for_one_that_is_worked_on():
     async def scenario(queue: WorkQueue) -> None:
         queue.add(A)

@@ -182,3 +182,45 @@ def test_a_report_is_read_from_the_pod_itself_whatever_proxy_the_environment_nam
     with speaking(answer) as port:
         monkeypatch.setattr(reports, "RUNTIME_PORT", port)
         assert reports.fetch("127.0.0.1") == ASKED
+
+
+def test_an_answer_that_comes_by_the_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drip() -> None:
+        with contextlib.suppress(OSError):
+            there, _ = server.accept()
+            with there:
+                there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                while True:
+                    there.sendall(b" ")
+                    time.sleep(0.05)
+
+    monkeypatch.setattr(reports, "ANSWER_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, daemon=True).start()
+        monkeypatch.setattr(reports, "RUNTIME_PORT", server.getsockname()[1])
+        began = time.monotonic()
+        assert reports.fetch("127.0.0.1") is None
+        assert time.monotonic() - began < 20  # of 50 s
+
+
+def test_a_pod_that_starts_and_kept_silent_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent, questions = threading.Event(), []
+
+    def ask(address: str) -> None:
+        questions.append(address)
+        if len(questions) > 1:
+            silent.wait(30)
+
+    now = [1000.0]
+    starting = pod(ready=False)
+    slow = Reports(ask, lambda: now[0])
+    deadline = time.monotonic() + 30
+    while slow.of(KEY, [starting]) or KEY not in slow._answers or starting.uid not in slow._answers[KEY]:
+        assert time.monotonic() < deadline
+    now[0] += STARTING_SECONDS
+    waited: list[int] = []
+    monkeypatch.setattr(reports, "wait", lambda those, timeout: waited.append(len(list(those))))
+    slow.of(KEY, [starting])
+    silent.set()
+    assert waited == [0]
+    assert slow._asking[KEY] or len(questions) == 2, "it was asked, and nobody waits"

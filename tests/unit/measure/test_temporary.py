@@ -149,10 +149,15 @@ def test_what_was_made_though_no_answer_came_is_removed(api: Api, kind: str) -> 
     api.after = unanswered
     with pytest.raises(ClusterError, match="timed out"):
         measure(api)
+    assert "delete Job" in api.requests
     assert api.objects == {}
 
 
-def test_what_is_made_only_after_the_command_gave_up_waiting_for_the_answer_is_removed(api: Api) -> None:
+def test_what_is_made_only_after_the_command_gave_up_waiting_for_the_answer_is_removed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(temporary, "LATE_SECONDS", 5.0)
+
     def unanswered(request: str) -> None:
         if request == "create Job":
             raise AWAY

@@ -76,9 +76,11 @@ def test_closed_standard_streams_are_taken_by_nothing_else() -> None:
 
 def test_the_runtimes_own_questions_are_left_out_and_those_of_others_stay() -> None:
     stream = Stream()
-    own = '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable'
+    asks = '[2026-11-29 20:10:48] INFO:     {}:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable'
+    # The pod's own address where the engine listens on that alone.
+    own = "\n".join(asks.format(address) for address in ("127.0.0.1", "::1", "10.0.0.7", "fd00::7"))
     others = [
-        '[2026-11-29 20:10:48] INFO:     10.0.0.7:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable',
+        '[2026-11-29 20:10:48] INFO:     10.0.0.7:50288 - "GET /v1/models HTTP/1.1" 200 OK',
         '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
         '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "GET /health HTTP/1.1" 500 Internal Server Error',
     ]
