@@ -172,6 +172,23 @@ def test_the_plan_that_the_twin_really_got_is_what_is_told(
     )
 
 
+def test_both_are_asked_for_the_setting_that_is_changed_though_the_service_leaves_it_to_the_engine(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[list[str]] = []
+
+    def job(*_: Any, targets: Any, **__: Any) -> dict[str, Any]:
+        asked.extend([*target.settings] for target in targets)
+        return bench_job(*_, targets=targets, **__)
+
+    bench_job = bench_measure.bench_job
+    monkeypatch.setattr(bench_measure, "bench_job", job)
+    bench(monkeypatch, tmp_path, one_node(api, 8, status(1)), subject()).beside_twin(CHANGE)
+    assert CHANGE.name not in subject().target.settings
+    assert all(CHANGE.name in settings for settings in asked)
+    assert len(asked) == 2
+
+
 def test_an_api_server_that_is_away_while_the_twin_starts_ends_nothing(
     api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

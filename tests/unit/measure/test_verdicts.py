@@ -65,6 +65,8 @@ def test_a_setting_that_is_not_in_force_in_the_twin_gets_no_verdict(
         (CHANGED, 4096, 2048),  # a half for each of two ranks, in both
         (Change("a", 1, 0.9), 0.9, 1.0),
         (Change("a", True, None), None, "True"),
+        (Change("SGLANG_A", True, None), None, "1"),  # as a variable is told
+        (Change("SGLANG_A", False, None), "1", "0"),
         (Change("a", {"image": 2}, {"image": 1}), '{"image": 1}', '{"image": 2}'),
     ],
 )

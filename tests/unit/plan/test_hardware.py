@@ -45,6 +45,14 @@ def test_weights_alone_do_not_fit_a_gpu_that_has_no_room_for_reserve_and_a_reque
     assert "ModelDoesNotFit" in reasons(plan(service(model=model, workload=light), many))
 
 
+def test_a_gpu_with_room_to_spare_goes_before_more_of_those_with_hardly_any():
+    many, few = node("many", "NVIDIA-A10G", 22_000, "8.6"), node("few", "NVIDIA-L40S", 46_068, "8.9", count=1)
+    model = {"uri": "hf://x/y", "architecture": "Qwen3VLForConditionalGeneration", "parametersBillion": 7}
+    light = images(width=512, height=512) | {"concurrency": 16}
+    assert "MemoryTight" in reasons(plan(service(model=model, workload=light), many))
+    assert chosen(plan(service(model=model, workload=light), many, few)) == ["few"]
+
+
 def test_among_equals_the_class_with_most_free_devices_is_chosen():
     busy, idle = node("busy", "NVIDIA-H200", 143_771), node("idle")
     made = make_plan(service(), cluster(busy, idle, in_use={"busy": 7}), runtime_image=RUNTIME_IMAGE)
