@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
@@ -12,7 +12,7 @@ from unit.measure.api import Api
 from vlm_operator.cli import load_job, temporary
 from vlm_operator.cli.cluster import Connection
 from vlm_operator.cli.errors import ClusterError
-from vlm_operator.cli.signals import ends_on_signals, shielded
+from vlm_operator.cli.signals import HEEDED, ends_on_signals, shielded
 from vlm_operator.kube.client import ApiError
 
 JOB = {"metadata": {"name": "vlm-bench-1", "namespace": "team"}}
@@ -24,6 +24,17 @@ AWAY = ApiError(0, "NoAnswer", "the API server did not answer: timed out")
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(temporary, "LATE_SECONDS", 0.02)
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """As in a terminal, whatever started the tests: below nohup the command leaves a signal alone."""
+    ignored = [number for number in HEEDED if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture
