@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from vlm_operator.facts.usage import in_use
+from vlm_operator.facts.usage import asks_for_devices, in_use, reduced
 from vlm_operator.kube.client import ApiError, Client
 from vlm_operator.kube.kinds import POD
 
 # Every pod of the cluster is a lot to read, and several services plan at the same time when a node comes.
 FRESH_SECONDS: Final = 5.0
+PAGE: Final = 100
 RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -41,7 +42,7 @@ class Usage:
 
     def _read(self) -> list[dict[str, Any]]:
         try:
-            return self._client.list(POD, fields=RUNNING, cached=True)
+            return self._all()
         except ApiError as error:
             if error.status != 403 or not self._namespaces:
                 raise
@@ -50,12 +51,17 @@ class Usage:
 
     def _of(self, namespace: str) -> list[dict[str, Any]]:
         try:
-            return self._client.list(POD, namespace, fields=RUNNING, cached=True)
+            return self._all(namespace)
         except ApiError as error:
             # One of several that has gone, and its Role with it, holds up no other.
             if error.status != 403 or len(self._namespaces) == 1:
                 raise
             return []
+
+    def _all(self, namespace: str | None = None) -> list[dict[str, Any]]:
+        # By pages, and little of each pod: all of ten thousand at once would take a gigabyte.
+        pages = self._client.pages(POD, namespace, fields=RUNNING, limit=PAGE)
+        return [reduced(pod) for page in pages for pod in page["items"] if asks_for_devices(pod)]
 
 
 class _Lazy(Mapping[str, int]):

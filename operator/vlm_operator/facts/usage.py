@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from vlm_api.names import LABEL_SERVICE
@@ -35,3 +35,33 @@ def asked_for(pod: Mapping[str, Any], resource: str) -> int:
 
     together = sum(of(c) for c in mappings(spec.get("containers")))
     return max([together, *(of(c) for c in mappings(spec.get("initContainers")))])
+
+
+def asks_for_devices(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod asks for anything that is no resource of Kubernetes itself: those have names with a domain."""
+    return any("/" in str(name) for part in _asked(pod) for name in part)
+
+
+def reduced(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """As much of a pod as ``in_use`` looks at: some hundred bytes of the ten thousand that a pod has."""
+    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
+    labels = mapping(metadata, "labels")
+    kinds = ("containers", "initContainers")
+    return {
+        "metadata": {
+            "namespace": metadata.get("namespace"),
+            "labels": {LABEL_SERVICE: labels[LABEL_SERVICE]} if LABEL_SERVICE in labels else {},
+        },
+        "spec": {
+            "nodeName": spec.get("nodeName"),
+            **{kind: [{"resources": mapping(c, "resources")} for c in mappings(spec.get(kind))] for kind in kinds},
+        },
+        "status": {"phase": mapping(pod, "status").get("phase")},
+    }
+
+
+def _asked(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    spec = mapping(pod, "spec")
+    for container in (*mappings(spec.get("containers")), *mappings(spec.get("initContainers"))):
+        yield mapping(container, "resources", "limits")
+        yield mapping(container, "resources", "requests")

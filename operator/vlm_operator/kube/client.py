@@ -88,16 +88,13 @@ class Client:
                 return None
             raise
 
-    def list(
-        self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", cached: bool = False
-    ) -> list[Json]:
+    def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> list[Json]:
         """All objects; of every namespace where none is given.
 
         Of a kind that a cluster may lack there are none where it does; for any other kind that is an ApiError.
-        ``cached`` takes what the API server has in memory, which may be a moment old but costs it little.
         """
         try:
-            pages = self.pages(kind, namespace, labels=labels, fields=fields, limit=0 if cached else PAGE)
+            pages = self.pages(kind, namespace, labels=labels, fields=fields)
             return [item for page in pages for item in page["items"]]
         except ApiError as error:
             if error.status == 404 and kind in MAY_BE_MISSING:
@@ -107,12 +104,8 @@ class Client:
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", limit: int = PAGE
     ) -> Iterator[Json]:
-        """Lists, of at most ``limit`` items each; 0: one list of what the API server has in memory.
-
-        Raises ApiError, 404 where the cluster does not know the kind.
-        """
-        query = {"labelSelector": labels, "fieldSelector": fields}
-        query |= {"limit": str(limit)} if limit else {"resourceVersion": "0"}
+        """Lists, of at most ``limit`` items each. Raises ApiError, 404 where the cluster does not know the kind."""
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(limit)}
         while True:
             try:
                 page = self._call("GET", kind.path(namespace), query, verb="list")

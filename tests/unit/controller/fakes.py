@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from vlm_operator.kube.client import ApiError
@@ -37,6 +37,10 @@ class FakeClient:
         self._check()
         found = [o for (k, n, _), o in self.objects.items() if k == kind.kind and namespace in (None, n)]
         return copy.deepcopy(found)
+
+    def pages(self, kind: Kind, namespace: str | None = None, **more: Any) -> Iterator[Json]:
+        for found in self.list(kind, namespace, **more):
+            yield {"items": [found]}
 
     def serves(self, kind: Kind) -> bool:
         return kind.kind not in self.missing
