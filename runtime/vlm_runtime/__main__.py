@@ -102,6 +102,7 @@ def _run(chosen: Options, events: SimpleQueue[Event], output: Output) -> Failure
     try:
         plan = ServingPlan.model_validate_json(chosen.plan.read_bytes())
         command = _command(plan, chosen)
+        output.asks_at(command.address)
     except ValidationError as error:
         return failure("BadPlan", f"{chosen.plan} is no ServingPlan: {_first_problems(error)}.")
     except BadApiKey as error:

@@ -20,8 +20,9 @@ KEPT_LINES: Final = 400
 KEPT_CHARACTERS: Final = 4096
 
 # The runtime's own questions, every two seconds: not worth a line in the log of the pod.
-_OWN_PROBE: Final = re.compile(
-    r'[0-9a-fA-F.:]+:\d+ - "GET /(?:ready|health|health_generate|server_info|metrics/) HTTP/1\.[01]" (?:200|404|503)'
+_OWN_PROBE: Final = (
+    r'(?<![\w.:])(?:127\.0\.0\.1|::1{}):\d+ - "GET /(?:ready|health|health_generate|server_info|metrics/)'
+    r' HTTP/1\.[01]" (?:200|404|503)'
 )
 
 
@@ -41,6 +42,11 @@ class Output:
         self._lock = threading.Lock()
         self._tail: deque[tuple[float, str]] = deque(maxlen=KEPT_LINES)
         self._lost = 0
+        self._own_probe = re.compile(_OWN_PROBE.format(""))
+
+    def asks_at(self, address: str) -> None:
+        """Where the runtime asks its engine: a question to the pod's own address comes from that address as well."""
+        self._own_probe = re.compile(_OWN_PROBE.format("|" + re.escape(address)))
 
     def say(self, message: str) -> None:
         """One line of the runtime's own."""
@@ -49,7 +55,7 @@ class Output:
 
     def engine(self, block: str) -> list[str]:
         """Passes whole lines of the engine on; returns them, redacted, without line ends."""
-        lines = [line for line in self._redact(block).splitlines() if not _OWN_PROBE.search(line)]
+        lines = [line for line in self._redact(block).splitlines() if not self._own_probe.search(line)]
         now = self._clock()
         self._tail.extend((now, line[:KEPT_CHARACTERS]) for line in lines)
         if lines:

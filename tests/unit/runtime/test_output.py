@@ -76,15 +76,23 @@ def test_closed_standard_streams_are_taken_by_nothing_else() -> None:
 
 def test_the_runtimes_own_questions_are_left_out_and_those_of_others_stay() -> None:
     stream = Stream()
-    asks = '[2026-11-29 20:10:48] INFO:     {}:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable'
-    # The pod's own address where the engine listens on that alone.
-    own = "\n".join(asks.format(address) for address in ("127.0.0.1", "::1", "10.0.0.7", "fd00::7"))
+    own = '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable'
     others = [
-        '[2026-11-29 20:10:48] INFO:     10.0.0.7:50288 - "GET /v1/models HTTP/1.1" 200 OK',
+        '[2026-11-29 20:10:48] INFO:     10.0.0.7:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable',
         '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
         '[2026-11-29 20:10:48] INFO:     127.0.0.1:50288 - "GET /health HTTP/1.1" 500 Internal Server Error',
     ]
     assert output(stream).engine("\n".join([own, *others]) + "\n") == others
+
+
+def test_its_questions_to_an_engine_that_listens_on_the_pods_address_alone_are_left_out_as_well() -> None:
+    asks = '[2026-11-29 20:10:48] INFO:     {}:50288 - "GET /ready HTTP/1.1" 503 Service Unavailable'
+    others = {"10.0.0.7": ("10.0.0.8", "10.0.0.70", "110.0.0.7"), "fd00::7": ("fd00::8",)}
+    for address, other in ((address, other) for address, some in others.items() for other in some):
+        out = output(Stream())
+        out.asks_at(address)
+        lines = [asks.format(each) for each in ("127.0.0.1", "::1", address, other)]
+        assert out.engine("\n".join(lines) + "\n") == [asks.format(other)]
 
 
 def test_of_the_engines_last_lines_only_the_newest_can_be_asked_for() -> None:
