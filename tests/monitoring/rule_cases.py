@@ -16,6 +16,7 @@ BUDGET = f"vlm_runtime_startup_budget_seconds{{{POD}}}"
 UPTIME = f"vlm_runtime_uptime_seconds{{{POD}}}"
 DRAINING = f"vlm_runtime_draining{{{POD}}}"
 PROCESS = f"vlm_runtime_process_start_time_seconds{{{POD}}}"
+LOST = f"vlm_runtime_gpu_lost{{{GPU}}}"
 SETTING = f'vlm_runtime_setting_effective{{{POD},setting="max_running_requests"}}'
 FALLBACKS = f"vlmserve_image_pool_fallbacks_total{{{ENGINE}}}"
 IMAGES = f"vlmserve_images_received_total{{{ENGINE}}}"
@@ -183,6 +184,19 @@ CASES = [
 
     fires("VLMGPUEccErrors", "one more", {f"vlm_runtime_gpu_ecc_uncorrected_errors_total{{{GPU}}}": "2x30 3x30"}, gpu="0"),
     quiet("VLMGPUEccErrors", "old ones", {f"vlm_runtime_gpu_ecc_uncorrected_errors_total{{{GPU}}}": "2x60"}),
+
+    fires("VLMGPULost", "fell off its bus", {LOST: "0x20 1x40"}, pod="vlm-0", gpu="0"),
+    fires("VLMGPULost", "fell off, and its engine ended with it", {LOST: "0x33 1x2 stale"}, pod="vlm-0", gpu="0"),
+    fires("VLMGPULost", "a runtime that started since does not know its uuid", {
+        LOST: "0x30 1x4 stale", LOST.replace("GPU-1", "").replace("H100", ""): "_x36 1x24",
+    }, gpu="0"),
+    fires("VLMGPULost", "one of two, which hides nothing of the other", {
+        LOST: "0x60", LOST.replace('gpu="0"', 'gpu="1"').replace("GPU-1", "GPU-2"): "0x20 1x40",
+    }, gpu="1"),
+    quiet("VLMGPULost", "all answer", {LOST: "0x60"}),
+    quiet("VLMGPULost", "back after a reset", {LOST: "1x10 0x50"}),
+    quiet("VLMGPULost", "its pod was moved half an hour ago", {LOST: "0x5 1x5 stale"}),
+    quiet("VLMGPULost", "no driver that could tell", {f"vlm_runtime_nvml_up{{{POD}}}": "0x60"}),
 
     fires("VLMOperatorNotReconciling", "services wait and none is done", {LEADER: STEADY, QUEUE: "3x60", SUCCESS: "9x60"},
           namespace="vlm-system"),
