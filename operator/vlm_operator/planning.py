@@ -39,9 +39,10 @@ from vlm_operator.resolve.budget import Budget, budget, host_cache_mib, pool_mib
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.fit import fit_findings
-from vlm_operator.resolve.hardware import Choice, choose_hardware, devices_per_pod
+from vlm_operator.resolve.hardware import Choice, choose_hardware
 from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.pod_memory import limit_findings, node_findings
+from vlm_operator.resolve.ranks import rank_count, whole_copies
 from vlm_operator.resolve.releases import release_findings
 from vlm_operator.resolve.resizing import declared_image
 from vlm_operator.resolve.rules.vision import vision_findings
@@ -96,7 +97,7 @@ def make_plan(
     model = as_quantised(model_facts(spec.model, read), choices.get("quantization"))
     family = family_of(model.architecture, shipped() if families is None else families)
     cuda = spec.hardware.device is Device.CUDA
-    devices = devices_per_pod(spec, attention_groups=bool(choices.get("enable_dp_attention")))
+    devices = rank_count(spec, choices) // spec.multinode.node_count
     on_no_gpu = Context(
         service=service,
         engine=engine,
@@ -257,7 +258,7 @@ def _plan_memory(context: Context, declared: Declared, total: Budget, pool: int)
     each = memory.HOST_PER_DEVICE_MIB + total.offloaded_mib + host_cache_mib(declared, max(left or 0, 0))
     host = memory.HOST_BASE_MIB + each * devices + pinned + travelling
     if not context.cuda:
-        host += memory.weights_mib(context.model, 1) or 0
+        host += (memory.weights_mib(context.model, 1) or 0) * whole_copies(context.spec, context.choices)
     return PlanMemory(
         image_bytes=image.bytes if image else None,
         image_tokens=image.tokens if image else None,

@@ -10,6 +10,7 @@ from vlm_operator import memory
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.resolve.budget import Budget, budget
 from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.ranks import rank_count, request_groups
 from vlm_operator.resolve.splits import MOST_DEVICES, works
 
 
@@ -26,7 +27,12 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
     assert left is not None
     if left >= max(total.kv_mib(1), 1):
         unsure = [] if loading is None else [loading]
-        return [*unsure, *_queueing(context, total, left), *_little_reserve(context, total), *_not_counted(context)]
+        return [
+            *unsure,
+            *_queueing(context, declared, total, left),
+            *_little_reserve(context, total),
+            *_not_counted(context),
+        ]
     need = total.kv_mib(1) + pool_mib * total.pool_times
     if context.gpu.source == "spec":
         return [_only_a_least(total, need)]
@@ -96,7 +102,7 @@ def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | 
     )
 
 
-def _queueing(context: Context, total: Budget, kv_mib: int) -> list[Finding]:
+def _queueing(context: Context, declared: Declared, total: Budget, kv_mib: int) -> list[Finding]:
     """Tells how many declared requests the KV cache holds, where that is fewer than are declared."""
     token_mib = (total.kv_token_bytes or 0) * total.request_tokens / memory.MIB
     if total.most_tokens is not None:
@@ -104,10 +110,10 @@ def _queueing(context: Context, total: Budget, kv_mib: int) -> list[Finding]:
     if total.requests is None or not token_mib or kv_mib >= total.requests * token_mib:
         return []
     held = max(int(kv_mib / token_mib), 1)
-    data, concurrency = context.spec.parallelism.data, context.spec.workload.concurrency
+    groups, concurrency = request_groups(context, declared), context.spec.workload.concurrency
     # The running limit may be below what is declared.
-    wanted = max(total.requests, math.ceil((concurrency or 0) / data))
-    of_each, on_each = (f" of each of {data} data ranks", " on each") if data > 1 else ("", "")
+    wanted = max(total.requests, math.ceil((concurrency or 0) / groups))
+    of_each, on_each = (f" of each of {groups} data ranks", " on each") if groups > 1 else ("", "")
     return [
         Finding(
             severity=Severity.INFO,
@@ -179,7 +185,9 @@ def _what_would_fit(context: Context, declared: Declared, pool_mib: int) -> str:
     if context.model.bytes_per_parameter > 1:
         one_byte = least(replace(context.model, bytes_per_parameter=1.0))
     if as_it_is is None and one_byte is None:
-        return "no number of such devices is enough: fewer or smaller images, or GPUs with more memory, would fit"
+        data = context.spec.parallelism.data
+        enough = f"enough on one node beside parallelism.data {data}: lower that;" if data > 1 else "enough:"
+        return f"no number of such devices is {enough} fewer or smaller images, or GPUs with more memory, would fit"
     fp8 = f"with fp8 weights ({_fp8(context, declared, one_byte, pool_mib)})"
     if as_it_is is None:
         return f"it would fit on {_ranks(context, one_byte or 0)} {fp8}"
@@ -202,7 +210,7 @@ def _fp8(context: Context, declared: Declared, tensor: int | None, pool_mib: int
 
 def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> bool:
     """Whether the model fits and splits evenly with that many tensor ranks, everything else as declared."""
-    if not works(context, declared, tensor):
+    if not works(context, declared, tensor) or not _on_its_nodes(context, tensor):
         return False
     total = budget(_with_ranks(context, tensor), declared)
     left = total.kv_beside_mib(pool_mib)
@@ -211,6 +219,16 @@ def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> b
     if context.model.evidence is not None and _loading_need(total, pool_mib) > total.device_mib:
         return False
     return left >= max(total.kv_mib(1), 1)
+
+
+def _on_its_nodes(context: Context, tensor: int) -> bool:
+    """Whether there may be nodes for that many tensor ranks: ``parallelism.data`` works inside one node only."""
+    devices = context.gpu.devices if context.gpu is not None else 0
+    return (
+        context.spec.parallelism.data == 1
+        or not devices
+        or rank_count(context.spec, context.choices, tensor) <= devices
+    )
 
 
 def _with_ranks(context: Context, tensor: int) -> Context:
@@ -223,13 +241,12 @@ def _with_ranks(context: Context, tensor: int) -> Context:
 
 def _ranks(context: Context, tensor: int) -> str:
     """``4 devices (parallelism.tensor: 4)``, with the nodes that these take where one has too few."""
-    parallel, gpu = context.spec.parallelism, context.gpu
-    needed = tensor * parallel.pipeline * parallel.data
+    gpu, needed = context.gpu, rank_count(context.spec, context.choices, tensor)
     said = f"parallelism.tensor: {tensor}"
     if gpu is not None and gpu.devices and needed > gpu.devices * context.spec.multinode.node_count:
         nodes = next(n for n in range(1, needed + 1) if needed % n == 0 and needed // n <= gpu.devices)
         said += f", multinode.nodeCount: {nodes}"
-    return f"{_counted(tensor * parallel.pipeline)} ({said})"
+    return f"{_counted(tensor * context.spec.parallelism.pipeline)} ({said})"
 
 
 def _counted(devices: int) -> str:

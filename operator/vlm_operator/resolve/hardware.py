@@ -9,18 +9,15 @@ from typing import Any
 from vlm_api.plan import Finding, PassedOver, Severity, Sharing
 from vlm_api.spec import VLMServiceSpec
 from vlm_operator.facts.types import ComputeCapability, GpuFacts, NodeFacts
+from vlm_operator.resolve.classes import (
+    HardwareClass,
+    difference,
+    hardware_classes,
+    held_to_architecture,
+    memory_of,
+    named,
+)
 from vlm_operator.resolve.placement import refusal
-
-
-@dataclass(frozen=True)
-class HardwareClass:
-    """Nodes that are the same to a plan."""
-
-    gpu: GpuFacts
-    """The facts they share; ``devices`` is the largest number that one of them has."""
-    nodes: tuple[NodeFacts, ...]
-    free: int
-    """Devices that nobody has asked for, on all of them."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +32,6 @@ class Choice:
     """The GPU that the spec describes, where no node has it yet."""
     avoid_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Labels of the nodes that the spec's wishes rule out, where no node was chosen."""
-
-
-def devices_per_pod(spec: VLMServiceSpec, *, attention_groups: bool) -> int:
-    """Devices of each pod: tensor x pipeline x data over the nodes of one copy.
-
-    ``attention_groups``: whether ``data`` groups the tensor ranks (enable_dp_attention), which takes no devices of its own.
-    """
-    parallel = spec.parallelism
-    data = 1 if attention_groups else parallel.data
-    return parallel.tensor * parallel.pipeline * data // spec.multinode.node_count
 
 
 def choose_hardware(
@@ -74,7 +61,7 @@ def choose_hardware(
             never.append(impossible)
             why = impossible[1]
         passed.append(_passed(node, why or "has no GPU"))
-    classes = _classes(usable, in_use)
+    classes = hardware_classes(usable, in_use)
     if not classes:
         return replace(_none(spec, tuple(passed), never), avoid_labels=_ruled_out(spec, nodes))
     # To rank takes a plan for each class.
@@ -83,12 +70,19 @@ def choose_hardware(
         if classes[1:]
         else classes[0]
     )
-    best = _held_to_architecture(best, classes)
+    best = held_to_architecture(best, classes)
     chosen = {n.name for n in best.nodes}
     for other in classes:
         if other.nodes != best.nodes:
-            difference = _difference(other, best)
-            passed += [_passed(n, difference) for n in other.nodes if n.name not in chosen]
+            why_not = difference(other, best)
+            passed += [_passed(n, why_not) for n in other.nodes if n.name not in chosen]
+    return Choice(
+        best, tuple(sorted(passed, key=lambda p: p.node)), tuple(_remarks(spec, best, needed)), best.gpu.source
+    )
+
+
+def _remarks(spec: VLMServiceSpec, best: HardwareClass, needed: int) -> list[Finding]:
+    """What a person should know of the nodes chosen."""
     findings = [_ambiguous(n) for n in best.nodes if n.gpu is not None and n.gpu.ambiguous]
     count = spec.multinode.node_count
     if len(best.nodes) < count:
@@ -116,7 +110,7 @@ def choose_hardware(
             Finding(
                 severity=Severity.INFO,
                 reason="HardwareInferred",
-                message=f"{best.gpu.inferred}: {_words(best.gpu)} and {_memory(best.gpu)} are what such machines have; "
+                message=f"{best.gpu.inferred}: {named(best.gpu)} and {memory_of(best.gpu)} are what such machines have; "
                 "install GPU feature discovery to be sure, also of how GPUs are shared",
                 path="spec.hardware",
             )
@@ -131,43 +125,12 @@ def choose_hardware(
                 path="spec.hardware",
             )
         )
-    return Choice(best, tuple(sorted(passed, key=lambda p: p.node)), tuple(findings), best.gpu.source)
+    return findings
 
 
 def _passed(node: NodeFacts, reason: str) -> PassedOver:
     # Not validated: there may be thousands of nodes, and both are texts.
     return PassedOver.model_construct(node=node.name, reason=reason)
-
-
-def _held_to_architecture(best: HardwareClass, classes: list[HardwareClass]) -> HardwareClass:
-    """The class with the processors' architecture among its labels, where GPUs of the same labels stand beside others."""
-    label, wanted = "kubernetes.io/arch", best.nodes[0].cpu_architecture
-    alike = [c for c in classes if c.gpu.match_labels == best.gpu.match_labels]
-    if all(c.nodes[0].cpu_architecture == wanted for c in alike) or any(
-        n.labels.get(label) != wanted for n in best.nodes
-    ):
-        return best
-    return replace(best, gpu=replace(best.gpu, match_labels={**best.gpu.match_labels, label: wanted}))
-
-
-def _difference(other: HardwareClass, best: HardwareClass) -> str:
-    theirs, ours = _words(other.gpu), _words(best.gpu)
-    there, here = other.nodes[0].cpu_architecture, best.nodes[0].cpu_architecture
-    if theirs == ours and there != here:
-        return f"has {there} processors, and the nodes chosen have {here}"
-    if other.gpu.virtual != best.gpu.virtual:
-        theirs, ours = (f"{_words(gpu)}, {'virtual' if gpu.virtual else 'bare'}" for gpu in (other.gpu, best.gpu))
-    elif theirs == ours and other.gpu.memory_mib != best.gpu.memory_mib:
-        theirs, ours = (f"{_words(gpu)}, {_memory(gpu)}" for gpu in (other.gpu, best.gpu))
-    return f"has other GPUs ({theirs}) than the ones chosen ({ours})"
-
-
-def _memory(gpu: GpuFacts) -> str:
-    return "unknown memory" if gpu.memory_mib is None else f"{gpu.memory_mib:,} MiB"
-
-
-def _words(gpu: GpuFacts) -> str:
-    return gpu.product or (f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "unknown")
 
 
 def _no_gpu(node: NodeFacts) -> str | None:
@@ -225,32 +188,6 @@ def _impossible(spec: VLMServiceSpec, gpu: GpuFacts, needed: int) -> tuple[str, 
             "lower parallelism, or spread one copy over more nodes (multinode.nodeCount)"
         )
     return None
-
-
-def _classes(nodes: list[NodeFacts], in_use: Mapping[str, int]) -> list[HardwareClass]:
-    groups: dict[tuple[Any, ...], list[NodeFacts]] = {}
-    for node in nodes:
-        gpu = node.gpu
-        assert gpu is not None
-        key = (
-            gpu.source,
-            gpu.product,
-            gpu.compute_capability,
-            gpu.memory_mib,
-            gpu.sharing,
-            gpu.virtual,
-            gpu.claims,
-            node.cpu_architecture,
-        )
-        groups.setdefault(key, []).append(node)
-    return [_class(tuple(group), in_use) for group in groups.values()]
-
-
-def _class(nodes: tuple[NodeFacts, ...], in_use: Mapping[str, int]) -> HardwareClass:
-    gpus = [n.gpu for n in nodes if n.gpu is not None]
-    free = sum(max(g.allocatable - in_use.get(n.name, 0), 0) for n, g in zip(nodes, gpus, strict=True))
-    shared = {k: v for k, v in gpus[0].match_labels.items() if all(g.match_labels.get(k) == v for g in gpus)}
-    return HardwareClass(replace(gpus[0], devices=max(g.devices for g in gpus), match_labels=shared), nodes, free)
 
 
 def _ambiguous(node: NodeFacts) -> Finding:

@@ -7,7 +7,6 @@ blocks of fp8 weights in ``layers/quantization/fp8.py``. A fact that is not know
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,8 @@ from vlm_api.plan import Finding, Severity
 from vlm_operator.engines.catalogue import known
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.ranks import attention_groups, rank_count
 
-# With these the attention heads are split over that many times fewer devices than parallelism.tensor says.
-ATTENTION_GROUPS = ("attn_dp_size", "attn_cp_size")
 MOST_DEVICES = 1024
 
 HEADS, LAYERS = "HeadsNotDivisible", "TooFewLayers"
@@ -34,8 +32,8 @@ class Split:
     expert: int = 1
     """Ranks over which whole experts are spread (``ep_size``)."""
     redundant_experts: int = 0
-    attention_groups: int | None = 1
-    """Groups of tensor ranks that each have all attention heads; None where that is not known."""
+    attention_groups: int = 1
+    """Groups of tensor ranks that each have all attention heads."""
     vision: bool = True
     """Whether the vision encoder's heads have to divide evenly."""
     padded: bool = False
@@ -55,7 +53,7 @@ def problems(model: ModelFacts, split: Split) -> Iterator[Problem]:
     tensor, pipeline = split.tensor, split.pipeline
     if model.layers is not None and pipeline > model.layers:
         yield Problem(LAYERS, f"{model.layers} layers are fewer than the {pipeline} stages of parallelism.pipeline")
-    if split.attention_groups is not None and not split.padded:
+    if not split.padded:
         yield from _heads(model, max(tensor // split.attention_groups, 1), vision=split.vision)
     yield from _experts(model, split)
     if not split.padded:
@@ -102,21 +100,17 @@ def _blocks(model: ModelFacts, split: Split) -> Iterator[Problem]:
 
 def split_of(context: Context, declared: Declared, tensor: int | None = None) -> Split:
     """The split that a plan asks for; with another number of tensor ranks where one is given."""
-    parallel, settings = context.spec.parallelism, context.choices.settings
+    parallel = context.spec.parallelism
     divides: list[str] = known()["vision_heads_divide"]["architectures"]
     return Split(
         tensor=parallel.tensor if tensor is None else tensor,
         pipeline=parallel.pipeline,
         expert=_whole(declared.value("ep_size"), 1),
         redundant_experts=_whole(declared.value("ep_num_redundant_experts"), 0),
-        attention_groups=None if "enable_dp_attention" in settings else math.prod(_groups(declared)),
+        attention_groups=attention_groups(context, declared) * _whole(declared.value("attn_cp_size"), 1),
         vision=context.model.architecture in divides and not declared.value("mm_enable_dp_encoder"),
         padded=not context.cuda,
     )
-
-
-def _groups(declared: Declared) -> Iterator[int]:
-    return (_whole(declared.value(name), 1) for name in ATTENTION_GROUPS)
 
 
 def _whole(value: Any, default: int) -> int:
@@ -125,10 +119,10 @@ def _whole(value: Any, default: int) -> int:
 
 def works(context: Context, declared: Declared, tensor: int) -> bool:
     """Whether the model can be split over so many tensor ranks, and these over the nodes of a copy."""
-    parallel, nodes = context.spec.parallelism, context.spec.multinode.node_count
-    if tensor * parallel.pipeline * parallel.data % nodes:
+    split, ranks = split_of(context, declared, tensor), rank_count(context.spec, context.choices, tensor)
+    if tensor % split.attention_groups or ranks % context.spec.multinode.node_count:
         return False
-    return next(problems(context.model, split_of(context, declared, tensor)), None) is None
+    return next(problems(context.model, split), None) is None
 
 
 def split_findings(context: Context, declared: Declared) -> list[Finding]:

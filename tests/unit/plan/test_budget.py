@@ -216,6 +216,22 @@ def test_attention_groups_share_requests_and_have_all_key_value_heads():
     assert 0 < groups.memory.reserved_mib - plain.memory.reserved_mib < 600
 
 
+@pytest.mark.parametrize(
+    ("parallelism", "settings", "groups"),
+    [
+        ({"tensor": 2, "data": 2}, {"enable_dp_attention": True}, 2),
+        ({"tensor": 2}, {"attn_dp_size": 2}, 2),
+        ({"data": 2}, {}, 2),
+    ],
+)
+def test_requests_that_wait_are_counted_for_each_of_the_groups_that_share_them(parallelism, settings, groups):
+    many = REFERENCE_WORKLOAD | {"concurrency": 1600}
+    made = plan(service(model=QWEN3_VL_8B, workload=many, parallelism=parallelism, engine=engine(**settings)), L40S)
+    message = finding(made, "KvCacheHoldsFewer").message
+    assert f"of each of {groups} data ranks" in message
+    assert "800 are declared to run at once on each" in message
+
+
 def test_data_ranks_have_graphs_for_more_than_their_share():
     two = plan(service(model=QWEN3_VL_8B, parallelism={"data": 2}, workload=REFERENCE_WORKLOAD | {"concurrency": 800}))
     assert values(two)["cuda_graph_max_bs_decode"] == 512

@@ -145,6 +145,36 @@ def test_data_ranks_without_such_groups_take_gpus_of_their_own():
     assert plan(service(parallelism={"tensor": 2, "data": 4})).resources.devices_per_pod == 8
 
 
+@pytest.mark.parametrize(("grouped", "ranks"), [(True, 2), (False, 4)])
+def test_ranks_on_the_cpu_are_counted_as_those_on_gpus(grouped, ranks):
+    made = plan(
+        service(
+            hardware={"device": "cpu"},
+            parallelism={"tensor": 2, "data": 2},
+            engine={"version": "0.5.23", "settings": {"enable_dp_attention": grouped}},
+        )
+    )
+    assert made.engine.env["SGLANG_CPU_OMP_THREADS_BIND"].count("|") == ranks - 1
+    assert f"each of {ranks} ranks" in made.setting("SGLANG_CPU_OMP_THREADS_BIND").reason
+
+
+def test_each_data_rank_has_the_weights_in_the_host_s_memory_but_no_group_of_tensor_ranks_does():
+    def asked(parallelism, **settings):
+        engine = {"version": "0.5.23", "settings": settings}
+        made = plan(service(hardware={"device": "cpu"}, parallelism=parallelism, engine=engine))
+        return made.memory.host_memory_mib
+
+    one = asked({"tensor": 2})
+    assert asked({"tensor": 2, "data": 2}, enable_dp_attention=True) == one
+    assert asked({"tensor": 2, "data": 2}) - one == pytest.approx(8e9 * 2 / 2**20, abs=256)
+
+
+def test_without_data_ranks_nothing_is_grouped_and_heads_must_be_split_evenly():
+    grouped = {"version": "0.5.23", "settings": {"enable_dp_attention": True}}
+    (error,) = plan(service(parallelism={"tensor": 3}, engine=grouped)).errors
+    assert error.reason == "HeadsNotDivisible"
+
+
 def test_attention_groups_that_do_not_divide_the_tensor_ranks_are_refused():
     with pytest.raises(InvalidInput, match=r"3 does not divide parallelism\.tensor 8"):
         plan(service(parallelism={"tensor": 8, "data": 3}, engine={"settings": {"enable_dp_attention": True}}))
@@ -161,7 +191,7 @@ def test_heads_that_cannot_be_split_evenly_are_refused_with_the_nearest_numbers_
     "spec",
     [
         *({"parallelism": {"tensor": tensor}} for tensor in (1, 2, 4, 8)),
-        {"parallelism": {"tensor": 3}, "engine": {"settings": {"enable_dp_attention": True}}},
+        {"parallelism": {"tensor": 3, "data": 3}, "engine": {"settings": {"enable_dp_attention": True}}},
         {"parallelism": {"tensor": 3}, "hardware": {"device": "cpu"}},
     ],
 )

@@ -42,6 +42,11 @@ def of(reason: str, made: Any) -> list[Finding]:
             "spec.engine.args[0]",
             "the pod has 2 GPUs, numbered from 0",
         ),
+        (
+            {"engine": engine("--attn-dp-size", "2"), "parallelism": {"tensor": 2, "data": 2}},
+            "spec.engine.args[0]",
+            "takes no parallelism.data 2 beside it",
+        ),
         ({"engine": env("NVIDIA_VISIBLE_DEVICES", "all")}, "spec.engine.env[0]", "which GPUs are its own"),
         (
             {"engine": env("CUDA_VISIBLE_DEVICES", "0"), "parallelism": {"tensor": 2}},

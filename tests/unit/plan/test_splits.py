@@ -150,6 +150,27 @@ def test_what_would_fit_names_only_numbers_that_the_model_can_be_split_over(mode
     assert says in error.message
 
 
+@pytest.mark.parametrize(("settings", "data"), [({"enable_dp_attention": True}, 2), ({"attn_dp_size": 2}, 1)])
+def test_what_would_fit_counts_no_devices_for_groups_that_share_those_of_the_tensor_ranks(settings, data):
+    a_service = service(
+        model={"uri": "hf://Qwen/Qwen3-VL-30B-A3B-Instruct"},
+        workload={"concurrency": 2},
+        parallelism={"tensor": 2, "data": data},
+        engine={"version": "0.5.23", "settings": settings},
+    )
+    (error,) = plan(a_service, node("n", "NVIDIA-L4", 23_034, "8.9", count=8)).errors
+    assert "it would fit on 8 devices (parallelism.tensor: 8)" in error.message
+    assert "nodeCount" not in error.message
+
+
+def test_what_would_fit_names_no_second_node_beside_data_ranks_which_need_one():
+    model = {"uri": "hf://Qwen/Qwen3-VL-235B-A22B-Instruct"}
+    a_service = service(model=model, workload={"concurrency": 2}, parallelism={"tensor": 2, "data": 4})
+    (error,) = plan(a_service, node()).errors
+    assert "enough on one node beside parallelism.data 4: lower that" in error.message
+    assert "nodeCount" not in error.message
+
+
 def test_what_would_fit_keeps_the_stages_that_are_declared():
     a_service = service(
         model={"uri": "hf://Qwen/Qwen3-VL-235B-A22B-Instruct"}, workload={"concurrency": 2}, parallelism={"pipeline": 2}

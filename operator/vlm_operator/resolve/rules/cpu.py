@@ -8,6 +8,7 @@ from vlm_api.plan import Setting, Source
 from vlm_operator import memory
 from vlm_operator.resolve.budget import budget
 from vlm_operator.resolve.context import Context, Declared, applied
+from vlm_operator.resolve.ranks import rank_count
 
 LEAST_TOKENS = 8192
 DEFAULT_REQUESTS = 4
@@ -45,8 +46,7 @@ def on_the_cpu(context: Context, declared: Declared) -> Iterator[Setting]:
             "an idle scheduler would otherwise keep a core busy",
             "seen on SGLang 0.5.23: 60 % of a core without a request",
         )
-    parallel = context.spec.parallelism
-    ranks = parallel.tensor * parallel.pipeline * parallel.data
+    ranks = rank_count(context.spec, context.choices)
     if ranks > 1 and context.engine.has_variable("SGLANG_CPU_OMP_THREADS_BIND"):
         yield applied(
             "SGLANG_CPU_OMP_THREADS_BIND",

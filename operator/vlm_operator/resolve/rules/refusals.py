@@ -66,6 +66,13 @@ def shapes(context: Context, declared: Declared) -> Iterator[Setting]:
                 choice.path, f"{name} {choice.value} does not divide parallelism.tensor {tensor}: correct it"
             )
     data, grouped = context.spec.parallelism.data, settings.get("enable_dp_attention")
+    groups = settings.get("attn_dp_size")
+    if groups is not None and int(groups.value) > 1 and data > 1:
+        raise InvalidInput(
+            groups.path,
+            f"attn_dp_size {groups.value} groups the tensor ranks, and the engine takes no parallelism.data {data} beside it: "
+            "remove one of them",
+        )
     if grouped is not None and grouped.value and tensor % data:
         raise InvalidInput(
             "spec.parallelism.data",
