@@ -107,3 +107,29 @@ def test_autoscaling_scales_whole_groups(world: World):
     world.apply(**TWO_NODES, scaling={"maxReplicas": 4})
     eventually(lambda: world.get("hpa")["spec"]["maxReplicas"] == 4)
     assert group(world)["spec"]["replicas"] == 2
+
+
+def test_two_services_that_want_one_name_are_told_and_the_first_is_left_alone(world: World):
+    # The controller of LeaderWorkerSets takes any Service of a group's name for the one that it would make.
+    world.apply("vlm-group", workload={"concurrency": 64})
+    eventually(lambda: world.exists("service", "vlm-group"))
+    before = world.get("service", "vlm-group")["metadata"]["resourceVersion"]
+    world.apply(**TWO_NODES)
+    assert "Service/vlm-group exists and belongs to VLMService/vlm-group" in world.wait_for("False", "NameTaken")
+    assert not world.exists("leaderworkerset", "vlm-group")
+    assert world.get("service", "vlm-group")["metadata"]["resourceVersion"] == before
+    world("delete", "vlms", "vlm-group")
+    world("delete", "service,deployment", "vlm-group")  # as the garbage collector does, which does not run here
+    eventually(lambda: group(world), seconds=60)
+
+
+def test_a_service_of_a_group_s_name_that_came_with_the_group_is_told(world: World):
+    world.apply(**TWO_NODES)
+    eventually(lambda: group(world))
+    # No controller runs here that would have made the group's own Service by now.
+    world.apply("vlm-group", workload={"concurrency": 64})
+    eventually(lambda: world.exists("service", "vlm-group"))
+    world("annotate", "leaderworkerset", "vlm-group", "somebody=else")
+    assert "pods of LeaderWorkerSet/vlm-group cannot find each other" in world.wait_for("False", "NameTaken")
+    world.status_of("leaderworkerset", "vlm-group", readyReplicas=1, replicas=1)
+    eventually(lambda: world.condition()[1] != "NameTaken")

@@ -16,6 +16,7 @@ from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.choosing import Chooser, Pods
 from vlm_operator.controller.conclude import conclude, told
 from vlm_operator.controller.drift import difference, told_before
+from vlm_operator.controller.foreign import problem_of, service_in_the_way
 from vlm_operator.controller.groups import missing_before, missing_pods, overdue
 from vlm_operator.controller.inspecting import RETRY_SECONDS
 from vlm_operator.controller.inventory import Inventory
@@ -179,7 +180,18 @@ class Reconciler:
         self._tell_done(raw, done)
         now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
         workload = workload_of(now, manifests)
-        return replace(seen, problem=_problem(done), replicas=replicas(workload), workload=workload)
+        numbers = replicas(workload)
+        problem = problem_of(done, service.name)
+        if problem is None and numbers.available == 0:
+            problem = service_in_the_way(workload, self._services_named_like(workload))
+        return replace(seen, problem=problem, replicas=numbers, workload=workload)
+
+    def _services_named_like(self, workload: Json | None) -> list[Json]:
+        """Services of the VLMService whose name is the group's, if there is one."""
+        if workload is None or workload["kind"] != kinds.LEADER_WORKER_SET.kind:
+            return []
+        metadata = workload["metadata"]
+        return list(self.cache.of(Key(metadata["namespace"], metadata["name"]), [kinds.SERVICE]))
 
     def _count_on(self, service: VLMService, raw: Json, labelled: list[Json]) -> Json | None:
         """While no new plan is in force, pods of the one before stay as they are, but how many is still decided: by
@@ -285,14 +297,3 @@ def _owned(labelled: list[Json], uid: str) -> list[Json]:
 
 def _key(raw: Json) -> Key:
     return Key(raw["metadata"]["namespace"], raw["metadata"]["name"])
-
-
-def _problem(done: Applied) -> Problem | None:
-    if done.taken:
-        return Problem(
-            reasons.NAME_TAKEN,
-            f"{', '.join(done.taken)} exists and belongs to somebody else: delete it, or give the service another name",
-        )
-    if kinds.LEADER_WORKER_SET.kind in done.absent:
-        return Problem(reasons.KIND_MISSING, "the cluster has no LeaderWorkerSet: install its controller")
-    return None

@@ -13,7 +13,7 @@ from vlm_operator.kube import kinds
 from vlm_operator.kube.client import Client, Json
 from vlm_operator.kube.contained import satisfied
 from vlm_operator.kube.kinds import Kind, kind_of
-from vlm_operator.kube.ownership import is_owned
+from vlm_operator.kube.ownership import is_owned, whose
 
 # Whoever holds the field ``replicas`` between the operator, which lets go of it, and the autoscaler, which takes it over.
 HANDOVER_MANAGER: Final = f"{FIELD_MANAGER}-handover"
@@ -28,8 +28,9 @@ class Applied:
     created: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    taken: list[str] = field(default_factory=list)
-    """Objects of our names that belong to somebody else. With one of them, nothing at all is written."""
+    taken: dict[str, tuple[str, str] | None] = field(default_factory=dict)
+    """Objects of our names that belong to somebody else, with the kind and name of their controller where they have one. With
+    one of them, nothing at all is written."""
     live: list[Json] = field(default_factory=list)
     """What writes have made of objects, and objects that nobody had seen before."""
     absent: list[str] = field(default_factory=list)
@@ -66,9 +67,11 @@ class Applier:
             if found is None and (kind not in NAMED_BY_CONTENT or _key(manifest) in foreign):
                 found = self._client.get(kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"])
                 if found is not None and not is_owned(found, uid):
-                    done.taken.append(title(manifest))
+                    done.taken[title(manifest)] = whose(found)
                 elif found is not None:
                     self._note(found, done)
+            if found is None and kind is kinds.LEADER_WORKER_SET:
+                self._look_for_service(manifest, done)
             wanted.append((kind, manifest, found))
         if done.taken:
             return done
@@ -78,6 +81,14 @@ class Applier:
                 self._hand_over_replicas(kind, found)
             self._apply_one(kind, manifest, found, done)
         return done
+
+    def _look_for_service(self, group: Json, done: Applied) -> None:
+        """The controller of LeaderWorkerSets makes a headless Service of a set's name, and takes whatever Service is there for
+        it: with somebody else's the pods of a group would never find each other."""
+        metadata = group["metadata"]
+        found = self._client.get(kinds.SERVICE, metadata["namespace"], metadata["name"])
+        if found is not None and whose(found) != (kinds.LEADER_WORKER_SET.kind, metadata["name"]):
+            done.taken[title(found)] = whose(found)
 
     def remove(self, owned: Iterable[Json], done: Applied) -> None:
         """Deletes live objects of ours that are no longer wanted."""

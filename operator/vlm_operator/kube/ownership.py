@@ -30,6 +30,12 @@ def is_owned(manifest: Mapping[str, Any], uid: str) -> bool:
     return any(r.get("uid") == uid and r.get("controller") for r in references)
 
 
+def whose(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Kind and name of the controller of any object; None where it has none."""
+    references = (manifest.get("metadata") or {}).get("ownerReferences") or []
+    return next(((str(r.get("kind")), str(r.get("name"))) for r in references if r.get("controller")), None)
+
+
 def owner_name(manifest: Mapping[str, Any]) -> str | None:
     """The name of the VLMService that an object belongs to, whatever its labels say; None where it belongs to none."""
     references = (manifest.get("metadata") or {}).get("ownerReferences") or []

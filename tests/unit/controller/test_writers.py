@@ -113,7 +113,7 @@ def test_with_one_name_taken_nothing_is_written():
     client = FakeClient()
     client.add({"kind": "Deployment", "metadata": {"name": "vlm", "namespace": "default"}})
     done = Applier(client).apply(manifests(), [], "u")
-    assert done.taken == ["Deployment/vlm"]
+    assert done.taken == {"Deployment/vlm": None}
     assert client.calls == []
 
 
@@ -121,7 +121,7 @@ def test_an_object_of_a_service_of_the_same_name_that_is_gone_is_not_ours():
     client = FakeClient()
     old = {**owner_reference(RAW), "uid": "older"}
     client.add({"kind": "Service", "metadata": {"name": "vlm", "namespace": "default", "ownerReferences": [old]}})
-    assert Applier(client).apply(manifests(), [], "u").taken == ["Service/vlm"]
+    assert Applier(client).apply(manifests(), [], "u").taken == {"Service/vlm": ("VLMService", "vlm")}
 
 
 def test_a_kind_that_the_cluster_lacks_is_left_out_and_named():
