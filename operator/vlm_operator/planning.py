@@ -32,10 +32,11 @@ from vlm_operator.engines.choices import user_choices
 from vlm_operator.engines.selection import select_engine
 from vlm_operator.facts.architectures import architecture
 from vlm_operator.facts.models import as_quantised, model_facts
-from vlm_operator.facts.types import GpuFacts, ModelFacts, NodeFacts
+from vlm_operator.facts.types import ClaimFacts, GpuFacts, ModelFacts, NodeFacts
 from vlm_operator.profiles import Family, family_of, shipped
 from vlm_operator.resolve import findings as notes
 from vlm_operator.resolve.budget import Budget, budget, host_cache_mib, pool_mib
+from vlm_operator.resolve.claims import claim_findings
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.fit import fit_findings
@@ -64,6 +65,8 @@ class Cluster:
     has_leader_worker_sets: bool = True
     network_policies: bool = True
     """Whether NetworkPolicies are made at all."""
+    claims: Mapping[str, ClaimFacts] = field(default_factory=dict)
+    """PersistentVolumeClaims of the service's namespace by name, as far as they could be read."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,7 @@ def make_plan(
     nodes = choice.chosen.nodes if choice.chosen is not None else ()
     findings += limit_findings(spec.template, sums.host_memory_mib or 0)
     findings += node_findings(spec.template, sums.host_memory_mib or 0, nodes)
+    findings += claim_findings(spec, cluster.claims, nodes, context.devices_per_pod)
     settings = list(declared)
     return ServingPlan(
         service=ServiceRef(name=service.name, namespace=service.namespace),

@@ -24,6 +24,7 @@ NEEDED = {
     ("resource.k8s.io", "resourceslices"): "list watch",
     ("", "pods"): "list watch",
     ("apps", "replicasets"): "list watch",
+    ("", "persistentvolumeclaims"): "get",
     ("apps", "controllerrevisions"): MAKES,
     ("events.k8s.io", "events"): "create patch",
     ("coordination.k8s.io", "leases"): "get create update",

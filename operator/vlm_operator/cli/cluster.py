@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from vlm_api.names import LABEL_COMPONENT, LABEL_SERVICE
+from vlm_api.status import VLMService
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.inputs import ClusterObjects
 from vlm_operator.documents import Document
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, configure, context_namespace
 from vlm_operator.render.names import ENGINE
+from vlm_operator.resolve.claims import shared_claims
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,14 @@ class Connection:
                 pods=tuple(self._running_pods()),
                 has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
             )
+
+    def claims(self, services: Iterable[VLMService]) -> Iterator[Document]:
+        """PersistentVolumeClaims that several pods of a service share. Those that cannot be read are left out: a plan is
+        made without them, and says so."""
+        for namespace, name in sorted({(s.namespace, name) for s in services for name in shared_claims(s.spec)}):
+            with suppress(ApiError):
+                found = self.client.get(kinds.PERSISTENT_VOLUME_CLAIM, namespace, name)
+                yield from [found] if found is not None else []
 
     def service(self, name: str) -> Document:
         """The VLMService of that name. Raises ClusterError where there is none."""

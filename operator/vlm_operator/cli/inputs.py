@@ -51,6 +51,8 @@ class ClusterObjects:
     pods: tuple[Document, ...] = ()
     """Pods, whose devices are not free."""
     has_leader_worker_sets: bool = True
+    claims: tuple[Document, ...] = ()
+    """PersistentVolumeClaims, for those that several pods of a service share."""
 
 
 def read_services(files: Iterable[str], namespace: str | None) -> list[VLMService]:
@@ -82,9 +84,12 @@ def read_services(files: Iterable[str], namespace: str | None) -> list[VLMServic
 
 def read_nodes(file: str) -> ClusterObjects:
     """Nodes and ResourceSlices, as ``kubectl get nodes,resourceslices -o yaml`` prints them. Pods may stand there too:
-    the devices that they have asked for are not free. Other objects mean nothing here."""
+    the devices that they have asked for are not free; and PersistentVolumeClaims. Other objects mean nothing here."""
     documents = _documents(file)
-    nodes, slices, pods = (tuple(d for d in documents if d.get("kind") == k) for k in ("Node", "ResourceSlice", "Pod"))
+    nodes, slices, pods, claims = (
+        tuple(d for d in documents if d.get("kind") == kind)
+        for kind in ("Node", "ResourceSlice", "Pod", "PersistentVolumeClaim")
+    )
     if documents and not nodes and not slices:
         others = ", ".join(sorted({_kind(d) for d in documents}))
         raise InvalidInputs(
@@ -94,7 +99,7 @@ def read_nodes(file: str) -> ClusterObjects:
     if nameless:
         raise InvalidInputs([f"{file}: node {number + 1} has no metadata.name: give it one" for number in nameless])
     _refuse_twice([_name(node) for node in nodes], "Node")
-    return ClusterObjects(nodes, slices, pods)
+    return ClusterObjects(nodes, slices, pods, claims=claims)
 
 
 def _documents(file: str) -> list[Document]:

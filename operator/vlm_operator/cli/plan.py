@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +16,7 @@ from vlm_api.status import VLMService
 from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.inputs import ClusterObjects, read_nodes, read_services
 from vlm_operator.errors import InvalidInput
+from vlm_operator.facts.claims import claims_in
 from vlm_operator.facts.nodes import name_of, node_facts
 from vlm_operator.facts.slices import by_node
 from vlm_operator.facts.usage import in_use
@@ -37,7 +39,7 @@ def plan(options: argparse.Namespace) -> int:
 
         connection = connect(options)
         services = [_in_namespace(service, connection.namespace) for service in services]
-        objects = connection.objects()
+        objects = replace(connection.objects(), claims=tuple(connection.claims(services)))
     image = options.runtime_image or f"vlm-operator:{version('vlm-operator')}"
     plans = _plans(services, objects, image, own)
     _print(options.output, services, plans)
@@ -59,6 +61,7 @@ def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
         nodes=tuple(node_facts(node, slices(name_of(node)), resource) for node in objects.nodes),
         in_use=in_use(objects.pods, resource, service.namespace, service.name),
         has_leader_worker_sets=objects.has_leader_worker_sets,
+        claims=claims_in(service.namespace, objects.claims),
     )
 
 

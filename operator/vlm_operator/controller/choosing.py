@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from vlm_api.model import Inspection
@@ -15,10 +16,15 @@ from vlm_operator.controller.live import parse_status, previous_plan, recorded_i
 from vlm_operator.controller.observed import Observed
 from vlm_operator.controller.pods import PodView
 from vlm_operator.controller.usage import Usage
+from vlm_operator.facts.claims import claim_facts
+from vlm_operator.facts.types import ClaimFacts
 from vlm_operator.kube import kinds
-from vlm_operator.kube.client import Client, Json
+from vlm_operator.kube.client import ApiError, Client, Json
 from vlm_operator.planning import Cluster, StoredPlan, make_plan, seal, stays
 from vlm_operator.profiles import Family
+from vlm_operator.resolve.claims import shared_claims
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -99,10 +105,23 @@ class Chooser:
             network_policies=self.site.network_policies,
         )
 
+    def _claims(self, service: VLMService) -> dict[str, ClaimFacts]:
+        """Claims that several pods share, read each time: plans are seldom made. Those that cannot be read are left out."""
+        found = {}
+        for name in shared_claims(service.spec):
+            try:
+                claim = self.client.get(kinds.PERSISTENT_VOLUME_CLAIM, service.namespace, name)
+            except ApiError as error:
+                log.warning("the claim %s cannot be read: %s", name, error.message, extra={"service": service.name})
+                continue
+            if claim is not None:
+                found[name] = claim_facts(claim)
+        return found
+
     def _plan(self, service: VLMService, found: Inspection) -> StoredPlan:
         plan = make_plan(
             service,
-            self._cluster(service),
+            replace(self._cluster(service), claims=self._claims(service)),
             runtime_image=self.runtime_image,
             inspected=inspected(service, found),
             families=self.families,

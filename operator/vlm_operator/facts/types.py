@@ -79,6 +79,25 @@ class NodeFacts:
 
 
 @dataclass(frozen=True)
+class ClaimFacts:
+    """A PersistentVolumeClaim."""
+
+    access_modes: tuple[str, ...]
+    """Of its volume where it has one, else those that it asks for; empty where nothing is said."""
+
+    @property
+    def one_pod(self) -> bool:
+        """Whether no second pod can use it: the scheduler holds to this mode alone (plugin VolumeRestrictions)."""
+        return "ReadWriteOncePod" in self.access_modes
+
+    @property
+    def one_node(self) -> bool:
+        """Whether it is attached to no second node while a first has it (IsMultiAttachAllowed of Kubernetes'
+        attach-detach controller). Of storage that is not attached, such as NFS, it says nothing."""
+        return bool(self.access_modes) and not {"ReadWriteMany", "ReadOnlyMany"} & set(self.access_modes)
+
+
+@dataclass(frozen=True)
 class ModelFacts:
     """What is known about a model. None where nothing says so."""
 

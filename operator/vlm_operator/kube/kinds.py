@@ -59,6 +59,7 @@ LEADER_WORKER_SET: Final = Kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
 NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 RESOURCE_SLICE: Final = Kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
+PERSISTENT_VOLUME_CLAIM: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 RESOURCE_CLAIM_TEMPLATE: Final = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 REVISION: Final = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
