@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver.operating import IMAGE, Operator, World, add_node, eventually, settled_writes, writes
+from apiserver.operating import IMAGE, QWEN, Operator, World, add_node, eventually, settled_writes, writes
 from chart.rendering import render_chart
 
 from minicluster import pki
@@ -22,6 +22,12 @@ from minicluster.paths import SHARE
 TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 IDLE_SECONDS = 20
 ACCOUNT = "system:serviceaccount:vlm-system:vlm-operator"
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "weights"},
+    "spec": {"accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "100Gi"}}},
+}
 
 Start = Callable[..., Operator]
 
@@ -158,6 +164,9 @@ def test_it_needs_no_more_rights_than_the_chart_gives(
     job = world.inspecting_job("unknown")
     world.answers(job, {"failure": {"reason": "ModelNotFound", "message": "there is no such model"}})
     eventually(lambda: world.exists("deployment", "unknown") and not world.exists("job", job))
+    world("create", "-f", "-", stdin=CLAIM)
+    world.apply("claimed", model={**QWEN, "cacheClaim": "weights"}, replicas=2)
+    world.wait_for("False", "ClaimForOnePod", name="claimed")
     assert "forbidden" not in operator.said()
     assert operator.metric("vlm_operator_errors_total") == 0
     assert operator.stop() == 0

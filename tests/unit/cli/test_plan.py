@@ -120,6 +120,23 @@ def test_devices_that_pods_hold_are_not_free(plan: Plan) -> None:
     assert plan(service(), nodes=[*nodes, busy], flags=JSON).json["hardware"]["nodes"] == ["b"]
 
 
+def test_claims_in_the_file_of_nodes_are_looked_at(plan: Plan) -> None:
+    shared = service(replicas=2)
+    shared["spec"]["model"]["cacheClaim"] = "weights"
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "weights", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOncePod"]},
+    }
+    refused = plan(shared, nodes=[node(), claim], flags=JSON)
+    assert refused.code == 1
+    assert [f["reason"] for f in refused.json["findings"] if f["severity"] == "Error"] == ["ClaimForOnePod"]
+    unread = plan(shared, flags=JSON)
+    assert unread.code == 0
+    assert "ClaimNotChecked" in {f["reason"] for f in unread.json["findings"]}
+
+
 def test_an_empty_cluster_gets_a_plan_that_waits_for_nodes(plan: Plan) -> None:
     result = plan(service(workload=WORKLOAD), nodes=[], flags=JSON)
     assert result.code == 0
