@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 
+from vlm_operator.cli.bench_arguments import START_TIMEOUT_SECONDS
 from vlm_operator.cli.bench_measure import Bench
 from vlm_operator.cli.bench_status import remember
 from vlm_operator.cli.bench_tables import print_each, print_result
@@ -19,6 +20,7 @@ from vlm_operator.cli.records import Records
 from vlm_operator.cli.signals import ends_on_signals
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.interval import FEWEST_PAIRS
+from vlm_operator.measure.job import LONGEST_SECONDS
 from vlm_operator.measure.load import load_of, waiting
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.twin import Change, each_change, parse_set, setting_change, without_change
@@ -76,7 +78,10 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidInput(
             "--rounds", f"{options.rounds} is not between 1 and 1000: {FEWEST_PAIRS} or more say something"
         )
-    compares = options.against or options.without or options.set or options.each
+    twins = options.without is not None or options.set is not None or options.each
+    compares = options.against is not None or twins
+    if options.against == "":
+        raise InvalidInput("--against", "names nobody: give a VLMService, or the URL of a server")
     if compares and options.rounds < FEWEST_PAIRS:
         raise InvalidInput(
             "--rounds", f"{options.rounds} rounds say nothing about a difference: give {FEWEST_PAIRS} or more"
@@ -90,10 +95,16 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.seed is not None and not 0 <= options.seed < 2**31:
         raise InvalidInput("--seed", f"{options.seed} is not between 0 and 2147483647")
-    if options.start_timeout < 1:
-        raise InvalidInput("--start-timeout", f"{options.start_timeout} is not above 0: give seconds")
+    if options.start_timeout is not None and not twins:
+        raise InvalidInput("--start-timeout", "belongs to a twin: --without, --set or --each makes one")
+    if options.start_timeout is None:
+        options.start_timeout = START_TIMEOUT_SECONDS
+    if not 1 <= options.start_timeout <= LONGEST_SECONDS:
+        raise InvalidInput(
+            "--start-timeout", f"{options.start_timeout} is not between 1 and {LONGEST_SECONDS}: give seconds"
+        )
     for option in ("against_key", "against_model"):
-        if getattr(options, option) and "://" not in (options.against or ""):
+        if getattr(options, option) is not None and "://" not in (options.against or ""):
             flag = "--" + option.replace("_", "-")
             raise InvalidInput(flag, "belongs to a server that --against names by its URL")
 
@@ -107,9 +118,9 @@ def _levels(text: str | None) -> list[int]:
 
 def _changes(options: argparse.Namespace, subject: Measured) -> tuple[list[Change], list[str]]:
     """What twins are wanted, and what --each leaves aside."""
-    if options.without:
+    if options.without is not None:
         return [without_change(subject.service, subject.plan, options.without)], []
-    if options.set:
+    if options.set is not None:
         return [setting_change(subject.service, subject.plan, *parse_set(options.set))], []
     if options.each:
         changes, passed = each_change(subject.service, subject.plan)

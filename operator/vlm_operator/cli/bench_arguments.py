@@ -62,7 +62,7 @@ def add_bench(commands: Any, cluster: argparse.ArgumentParser) -> None:
         "--image", metavar="IMAGE", help="the image with the benchmark. Default: the service's engine image"
     )
     bench.add_argument(
-        "--start-timeout", type=int, default=START_TIMEOUT_SECONDS, metavar="SECONDS",
+        "--start-timeout", type=int, metavar="SECONDS",
         help=f"how long a twin may take to start. Default: {START_TIMEOUT_SECONDS}",
     )  # fmt: skip
     bench.add_argument("--folder", metavar="FOLDER", help="where rounds and report go. Default: ./bench-NAME-TIME")
@@ -79,24 +79,26 @@ def add_profile(commands: Any, cluster: argparse.ArgumentParser) -> None:
         "runs, and sums the trace up. The engine goes on serving; it is slower while it is recorded.",
     )
     profile.add_argument("name", metavar="NAME", help="the VLMService")
-    profile.add_argument("--steps", type=int, default=STEPS, metavar="N", help=f"steps of each stage. Default: {STEPS}")
+    profile.add_argument("--steps", type=int, metavar="N", help=f"steps of each stage. Default: {STEPS}")
     profile.add_argument("--concurrency", type=int, metavar="N", help="requests at once. Default: as for bench")
-    profile.add_argument("--stack", action="store_true", help="record Python's frames too, which slows the engine down")
+    profile.add_argument(
+        "--stack", action="store_true", default=None, help="record Python's frames too, which slows the engine down"
+    )
     profile.add_argument(
         "--nsight", action="store_true",
         help="record a twin of the service with Nsight Systems instead; the engine's image needs nsys, and the cluster "
         "room for another replica",
     )  # fmt: skip
     profile.add_argument(
-        "--seconds", type=int, default=NSIGHT_SECONDS, metavar="SECONDS",
+        "--seconds", type=int, metavar="SECONDS",
         help=f"how long --nsight records. Default: {NSIGHT_SECONDS}",
     )  # fmt: skip
     profile.add_argument(
-        "--start-timeout", type=int, default=START_TIMEOUT_SECONDS, metavar="SECONDS",
+        "--start-timeout", type=int, metavar="SECONDS",
         help=f"how long the twin of --nsight may take to start. Default: {START_TIMEOUT_SECONDS}",
     )  # fmt: skip
     profile.add_argument(
-        "--timeout", type=int, default=RECORD_SECONDS, metavar="SECONDS",
+        "--timeout", type=int, metavar="SECONDS",
         help=f"how long to wait for the steps. Default: {RECORD_SECONDS}",
     )  # fmt: skip
     profile.add_argument(

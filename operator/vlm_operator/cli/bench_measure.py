@@ -18,7 +18,7 @@ from vlm_operator.cli.load_job import LoadJob, running, twin
 from vlm_operator.cli.progress import Progress
 from vlm_operator.cli.records import Records
 from vlm_operator.kube.ownership import owner_reference
-from vlm_operator.measure.job import bench_job
+from vlm_operator.measure.job import begun, bench_job
 from vlm_operator.measure.load import Load
 from vlm_operator.measure.result import Result
 from vlm_operator.measure.rounds import Round, round_of
@@ -70,7 +70,7 @@ class Bench:
             running(self.connection, job.manifest(waits_seconds=seconds), self.left) as made,
         ):
             # It waits already. Who may not patch Jobs learns it now, not when the twin has started.
-            made.allow(0)
+            made.hold()
             with twin(self.connection, prepared.manifest(made.owner), self.left):
                 return self._with_twin(prepared, job, made, progress)
 
@@ -78,7 +78,7 @@ class Bench:
         contrast = start(self.connection, prepared, self.options.start_timeout, progress.say)
         job.notes += [said] if (said := contrast.note(self.subject.service.name)) else []
         made_twin = measured(self.connection, prepared.name)
-        made.allow(1)
+        made.change(job.begun(self.options.start_timeout))
         found = follow(made, progress, self.records)
         if prepared.replicas > 1:
             # Each time another replica may have been asked.
@@ -131,6 +131,12 @@ class _Job:
             image=bench.options.image,
             waits_seconds=waits_seconds,
         )
+
+    def begun(self, waits_seconds: int) -> dict[str, Any]:
+        """What a Job that waits is changed by when the twin is ready."""
+        return begun(
+            self._runs, targets=len(self._targets), ready_seconds=READY_SECONDS, waits_seconds=waits_seconds
+        )  # fmt: skip
 
     def result(self, found: Followed, services: Sequence[Measured], change: Change | None = None) -> Result:
         """Writes it, too: before anything is removed, whatever comes of that."""

@@ -19,7 +19,7 @@ from vlm_operator.facts.inspected import from_api
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.kube import kinds
 from vlm_operator.measure import pods
-from vlm_operator.measure.target import Target, checked_url, secret_reference, service_url, tokenizer_of
+from vlm_operator.measure.target import Target, certificate_of, checked_url, secret_reference, service_url, tokenizer_of
 from vlm_operator.render.names import plan_name
 
 
@@ -106,14 +106,16 @@ def measured(connection: Connection, name: str, label: str | None = None) -> Mea
         for pod in pods_now
         if (address := (pod.get("status") or {}).get("podIP")) and is_ready(pod) and leads(pod)
     )
+    certificate = certificate_of(plan["engine"]["args"])
     target = Target(
         name=label or name,
-        url=service_url(name, connection.namespace),
+        url=service_url(name, connection.namespace, certificate),
         tokenizer=tokenizer_of(plan["engine"]["args"]),
         model=service.spec.model.name or name,
         key=service.spec.security.api_key_secret_ref,
         pods=addresses,
         settings=tuple(s.name for s in status.plan.settings if s.applied),
+        certificate=certificate,
     )
     template = json.loads(data[POD_TEMPLATE_KEY])
     facts = status.model.facts if status.model is not None else None

@@ -15,7 +15,7 @@ from vlm_operator.cli.cluster import Connection
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.load_job import wait_until_ready
 from vlm_operator.cli.plan import cluster_of
-from vlm_operator.measure.target import Target, service_url
+from vlm_operator.measure.target import Target, certificate_of, service_url
 from vlm_operator.measure.twin import Change, twin_manifest, twin_name
 from vlm_operator.measure.twin_plan import Contrast, contrast, no_room, refusal
 from vlm_operator.planning import Cluster, make_plan
@@ -59,12 +59,14 @@ def twin_target(
     if why is not None:
         raise ClusterError(f"no twin {label} can run now: {why}")
     told = {s.name for s in plan.settings if s.applied} | {*subject.target.settings}
+    certificate = certificate_of(plan.engine.args)
     target = replace(
         subject.target,
         name=label,
-        url=service_url(name, connection.namespace),
+        url=service_url(name, connection.namespace, certificate),
         pods=(),
         settings=tuple(sorted(told)),
+        certificate=certificate,
     )
     return replace(draft, target=target, contrast=found)
 

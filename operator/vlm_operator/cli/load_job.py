@@ -46,7 +46,15 @@ class LoadJob:
 
     @property
     def owner(self) -> Document:
-        """The reference with which something goes when the Job goes."""
+        """The reference with which something goes when the Job goes, which it does by its deadline at the latest.
+
+        Raises ClusterError where its deadline does not run.
+        """
+        if (self.manifest.get("spec") or {}).get("suspend"):
+            raise ClusterError(
+                f"Job {self.name} was suspended as it was made, as Kueue does, so nothing would end it and its twin if this "
+                "command were killed: exempt Jobs with the label app.kubernetes.io/name=vlm-bench from that"
+            )
         return {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": self.manifest["metadata"]["uid"]}
 
     def events(self) -> Iterator[dict[str, Any]]:
@@ -73,11 +81,14 @@ class LoadJob:
                 raise ClusterError(f"the pod of Job {self.name} was removed by somebody else before it was done")
             pod = found
 
-    def allow(self, count: int) -> None:
-        """How many pods the Job may have: with 0 it waits, with 1 it begins. Raises ClusterError."""
+    def hold(self) -> None:
+        """Has a Job that waits wait on. Raises ClusterError for who may not patch it."""
+        self.change({"spec": {"parallelism": 0}})
+
+    def change(self, patch: Document) -> None:
+        """Merges it into the Job. Raises ClusterError."""
 
         def ask() -> None:
-            patch = {"spec": {"parallelism": count}}
             with asking():
                 self.connection.client.merge(kinds.JOB, self.connection.namespace, self.name, patch)
 

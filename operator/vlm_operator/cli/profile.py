@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY
+from vlm_operator.cli.bench_arguments import NSIGHT_SECONDS, RECORD_SECONDS, START_TIMEOUT_SECONDS, STEPS
 from vlm_operator.cli.bench_targets import Measured, measured
 from vlm_operator.cli.cluster import Connection, connect
 from vlm_operator.cli.console import make_console
@@ -22,6 +23,7 @@ from vlm_operator.cli.recording import Job, Recorded, job_name, serving_pod, und
 from vlm_operator.cli.records import PROFILE, Records
 from vlm_operator.cli.signals import ends_on_signals
 from vlm_operator.errors import InvalidInput
+from vlm_operator.measure.job import LONGEST_SECONDS
 from vlm_operator.measure.load import Load, load_of
 from vlm_operator.measure.nsight import kernel_sums
 from vlm_operator.measure.profile_report import profile_report
@@ -32,6 +34,9 @@ from vlm_operator.measure.trace import TraceError
 TRACE_FILE: Final = "trace.json.gz"
 NSIGHT_FILE: Final = "profile.nsys-rep"
 MOST_STEPS: Final = 1000
+# Flag -> what it is where it is left out.
+OF_TORCH: Final = {"steps": STEPS, "timeout": RECORD_SECONDS, "stack": False}
+OF_NSIGHT: Final = {"seconds": NSIGHT_SECONDS, "start_timeout": START_TIMEOUT_SECONDS}
 
 
 def profile(options: argparse.Namespace) -> int:
@@ -63,11 +68,22 @@ def profile(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if not 1 <= options.steps <= MOST_STEPS:
-        raise InvalidInput("--steps", f"{options.steps} is not between 1 and {MOST_STEPS}: a few say it all")
-    for flag in ("seconds", "start_timeout", "timeout"):
-        if (given := getattr(options, flag)) < 1:
-            raise InvalidInput("--" + flag.replace("_", "-"), f"{given} is not above 0: give seconds")
+    """Fills in what was left open, too."""
+    own, others = (OF_NSIGHT, OF_TORCH) if options.nsight else (OF_TORCH, OF_NSIGHT)
+    for name in others:
+        if getattr(options, name) is not None:
+            why = "has no meaning with --nsight, which records --seconds" if options.nsight else "belongs to --nsight"
+            raise InvalidInput(_flag(name), f"{why}: leave one of them out")
+    for name, usual in own.items():
+        if getattr(options, name) is None:
+            setattr(options, name, usual)
+        most, what = (MOST_STEPS, "a few say it all") if name == "steps" else (LONGEST_SECONDS, "give seconds")
+        if usual and not 1 <= (given := getattr(options, name)) <= most:
+            raise InvalidInput(_flag(name), f"{given} is not between 1 and {most}: {what}")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 @dataclass
@@ -93,6 +109,7 @@ class _Profiled:
         on_cpu = self.subject.plan.hardware is not None and self.subject.plan.hardware.device == "cpu"
         wanted = {
             "port": ENGINE_PORT,
+            "tls": self.subject.target.certificate is not None,
             "steps": self.options.steps,
             "activities": ["CPU"] if on_cpu else ["CPU", "GPU"],
             "with_stack": self.options.stack,

@@ -19,8 +19,9 @@ from vlm_operator.cli.progress import Progress
 from vlm_operator.kube.client import ApiError
 from vlm_operator.kube.ownership import owner_reference
 from vlm_operator.kube.pod_streams import run_in
-from vlm_operator.measure.job import bench_job, program
+from vlm_operator.measure.job import bench_job
 from vlm_operator.measure.load import Load
+from vlm_operator.measure.programs import program
 from vlm_operator.measure.recorder import MARK
 from vlm_operator.measure.schedule import schedule
 from vlm_operator.measure.target import Target

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any, Final
 
 from vlm_api.names import CACHE_MOUNT, GROUP, LABEL_MANAGED_BY, MAIN_CONTAINER
 from vlm_operator.errors import InvalidInput
-from vlm_operator.measure.driver import KEYS
+from vlm_operator.measure.asking import KEYS
 from vlm_operator.measure.load import Load
+from vlm_operator.measure.programs import driver_command
 from vlm_operator.measure.schedule import Run
 from vlm_operator.measure.target import COUNTERS, Target
 
@@ -30,6 +30,8 @@ KEPT_SECONDS: Final = 60
 # A run may take this long for each of its waves of requests; what is slower is a server that answers nobody.
 SECONDS_PER_WAVE: Final = 600
 LONGEST_SECONDS: Final = 24 * 3600
+# How much longer than its twin may take to start a Job waits: the API server may be away for a minute, several times.
+WAIT_SLACK_SECONDS: Final = 300
 # Linux takes 128 KiB for one argument.
 LONGEST_ARGUMENT: Final = 120_000
 
@@ -56,11 +58,6 @@ _FROM_TEMPLATE: Final = (
 _NOT_KEPT: Final = frozenset({"runtime", "plan", "cache", "shared-memory", "tmp"})
 
 
-def program(name: str) -> str:
-    """The text of a program that runs in a pod."""
-    return files("vlm_operator.measure").joinpath(f"{name}.py").read_text(encoding="utf-8")
-
-
 def memory_mib(load: Load, runs: Sequence[Run]) -> int:
     """What the load's pod asks for: the program, and all images of its largest run."""
     most = max(run.requests + COPIES_IN_FLIGHT * run.concurrency for run in runs)
@@ -83,10 +80,10 @@ def bench_job(
 ) -> Manifest:
     """The Job. ``template`` is the service's own pod template; ``image`` replaces its engine's image.
 
-    ``ready_seconds`` is how long the pod waits for each target to answer. ``waits_seconds``: no pod is made until the Job's
-    parallelism is set to 1, so long at most; its deadline runs from the start, so that one that was left alone ends, and
-    what it owns with it. Raises InvalidInput for more runs than a pod can
-    be told of.
+    ``ready_seconds`` is how long the pod waits for each target to answer. ``waits_seconds``: no pod is made until ``begun``
+    is merged into the Job, so long at most. Its deadline runs from the start and is no longer than that wait at first, so
+    that a Job whose command was killed meanwhile ends soon, and the twin that it owns with it. Raises InvalidInput for more
+    runs than a pod can be told of.
     """
     labels = {
         "app.kubernetes.io/name": "vlm-bench",
@@ -112,7 +109,7 @@ def bench_job(
     container: Manifest = {
         "name": BENCH,
         "image": image or main["image"],
-        "command": ["python3", "-c", program("driver"), told],
+        "command": driver_command(told),
         "env": _environment(main, targets, variables),
         "resources": {"requests": {"cpu": "250m", "memory": f"{memory_mib(load, runs)}Mi"}},
         "volumeMounts": mounts,
@@ -129,8 +126,10 @@ def bench_job(
         "containers": [container],
         "volumes": volumes,
     }
-    seconds = sum(SECONDS_PER_WAVE * -(-run.requests // run.concurrency) for run in runs) + ready_seconds * len(targets)
-    pause: Manifest = {} if waits_seconds is None else {"parallelism": 0, "completions": 1}
+    seconds = deadline_seconds(runs, ready_seconds * len(targets))
+    pause: Manifest = {}
+    if waits_seconds is not None:
+        seconds, pause = waits_seconds + WAIT_SLACK_SECONDS, {"parallelism": 0, "completions": 1}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -138,11 +137,23 @@ def bench_job(
         "spec": {
             "backoffLimit": 0,
             **pause,
-            "activeDeadlineSeconds": min(seconds + (waits_seconds or 0) + SECONDS_PER_WAVE, LONGEST_SECONDS),
+            "activeDeadlineSeconds": seconds,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
+
+
+def deadline_seconds(runs: Sequence[Run], before_seconds: int) -> int:
+    """When a Job has to be done with its runs, ``before_seconds`` after its start at the latest with what comes before."""
+    waves = sum(-(-run.requests // run.concurrency) for run in runs)
+    return min(SECONDS_PER_WAVE * (waves + 1) + before_seconds, LONGEST_SECONDS)
+
+
+def begun(runs: Sequence[Run], *, targets: int, ready_seconds: int, waits_seconds: int) -> Manifest:
+    """What a Job that waits is changed by when its pod may be made."""
+    before = ready_seconds * targets + waits_seconds + WAIT_SLACK_SECONDS
+    return {"spec": {"parallelism": 1, "activeDeadlineSeconds": deadline_seconds(runs, before)}}
 
 
 def _environment(main: Mapping[str, Any], targets: Sequence[Target], variables: Sequence[str]) -> list[Manifest]:

@@ -5,7 +5,7 @@ That is SGLang's own over loopback, or Nsight Systems where the engine was start
 This file is sent as text (``python3 -c``), so it imports the standard library only and works on Python 3.10. The
 engine's profiling paths answer nobody but its own pod. Files leave as base64, since the stream that carries them is text.
 
-The one argument is JSON: ``port``, ``steps``, ``activities``, ``with_stack``, ``seconds`` and ``key_variable``; or, for
+The one argument is JSON: ``port``, ``tls``, ``steps``, ``activities``, ``with_stack``, ``seconds`` and ``key_variable``; or, for
 Nsight Systems, ``session`` and ``seconds``.
 """
 
@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -59,10 +60,13 @@ def post(options: dict[str, Any], path: str, body: dict[str, Any]) -> str | None
     # The line break that an editor leaves at the end of a Secret is no part of the key.
     if key := os.environ.get(options["key_variable"], "").strip():
         headers["Authorization"] = f"Bearer {key}"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    context = ssl.create_default_context()
+    # The certificate is made out for the service's name, not for the loopback address.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     refused = None
     for host in LOOPBACK:
-        url = f"http://{host}:{options['port']}{path}"
+        url = f"{'https' if options['tls'] else 'http'}://{host}:{options['port']}{path}"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
         try:
             with opener.open(request, timeout=WRITE_SECONDS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -42,6 +43,9 @@ class Target:
     """Fields of ``/server_info`` that may be told."""
     unknown: bool = False
     """True: no engine of ours, so it may know the plain OpenAI API only."""
+    certificate: str | None = None
+    """Where its engine has the certificate that it shows, as the Job's pod sees it; None: it shows none, or is no engine of
+    ours."""
 
     def to_json(self, variable: str | None) -> dict[str, Any]:
         """As the program in the pod reads it; ``variable`` holds its key there."""
@@ -50,9 +54,10 @@ class Target:
             "url": self.url,
             "tokenizer": self.tokenizer,
             "model": self.model,
-            "pods": [f"http://{_host(address)}:{ENGINE_PORT}" for address in self.pods],
+            "pods": [f"{_scheme(self.certificate)}://{_host(address)}:{ENGINE_PORT}" for address in self.pods],
             "settings": list(self.settings),
             "unknown": self.unknown,
+            "certificate": self.certificate,
             "key_variable": variable if self.key is not None else None,
         }
 
@@ -61,9 +66,13 @@ def _host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def service_url(name: str, namespace: str) -> str:
-    """The address of a service's engine inside the cluster."""
-    return f"http://{name}.{namespace}.svc:{ENGINE_PORT}"
+def _scheme(certificate: str | None) -> str:
+    return "http" if certificate is None else "https"
+
+
+def service_url(name: str, namespace: str, certificate: str | None) -> str:
+    """The address of a service's engine inside the cluster, which shows that certificate."""
+    return f"{_scheme(certificate)}://{name}.{namespace}.svc:{ENGINE_PORT}"
 
 
 def checked_url(text: str, option: str = "--against") -> str:
@@ -96,9 +105,19 @@ def secret_reference(text: str, option: str = "--against-key") -> SecretKeyRef:
     return SecretKeyRef(name=name, key=key)
 
 
-def tokenizer_of(args: list[str]) -> str:
+def tokenizer_of(args: Sequence[str]) -> str:
     """Where the engine's command line has the processor's files. Raises KeyError where it names no model."""
-    given = {flag: value for flag, value in pairwise(args) if flag.startswith("--")}
+    given = _given(args)
+    return given.get("--tokenizer-path") or given["--model-path"]
+
+
+def certificate_of(args: Sequence[str]) -> str | None:
+    """The file of the certificate that the engine shows; None where it serves without TLS."""
+    return _given(args).get("--ssl-certfile")
+
+
+def _given(args: Sequence[str]) -> dict[str, str]:
+    """Flag -> value, of those that have one."""
+    apart = {flag: value for flag, value in pairwise(args) if flag.startswith("--")}
     joined = dict(part.split("=", 1) for part in args if part.startswith("--") and "=" in part)
-    both = {**given, **joined}
-    return both.get("--tokenizer-path") or both["--model-path"]
+    return {**apart, **joined}

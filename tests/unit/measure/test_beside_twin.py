@@ -127,7 +127,10 @@ def test_nothing_is_sent_before_all_replicas_of_the_twin_are_ready(
     assert twin["spec"]["replicas"] == 3
     assert twin["metadata"]["ownerReferences"][0]["uid"] == api.create(kinds.JOB, job)["metadata"]["uid"]
     looks = ["look at the twin"] * 4
-    waits, begins = (f"merge Job {{'spec': {{'parallelism': {count}}}}}" for count in (0, 1))
+    waits = "merge Job {'spec': {'parallelism': 0}}"
+    # Two waves of eight warm each of the two up, and each of twelve rounds has five.
+    deadline = 600 * (2 * 2 + 12 * 5 + 1) + 2 * 60 + 5 + 300
+    begins = f"merge Job {{'spec': {{'parallelism': 1, 'activeDeadlineSeconds': {deadline}}}}}"
     assert api.requests[:8] == ["create Job", waits, "create VLMService", *looks, begins]
     assert result.targets == ("qwen3-vl", "prefill_decode_interval=0")
     assert result.comparisons[0].winner == "qwen3-vl"
@@ -142,6 +145,36 @@ def test_a_twin_that_the_operator_plans_otherwise_is_removed_before_anything_is_
         bench(monkeypatch, tmp_path, cluster, subject()).beside_twin(CHANGE)
     assert api.objects == {}
     assert not any("'parallelism': 1" in request for request in api.requests)
+
+
+def test_a_job_whose_command_is_killed_while_the_twin_starts_ends_soon_and_takes_the_twin_with_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[dict[str, Any]] = []
+    create = api.create
+    monkeypatch.setattr(api, "create", lambda kind, manifest: made.append(manifest) or create(kind, manifest))  # type: ignore[func-returns-value]
+    bench(monkeypatch, tmp_path, one_node(api, 8, status(1, plan=twins_plan())), subject()).beside_twin(CHANGE)
+    # Five seconds are what the twin may take to start.
+    assert made[0]["spec"]["activeDeadlineSeconds"] == 5 + 300
+    assert made[0]["spec"]["ttlSecondsAfterFinished"] == 60
+
+
+def test_no_twin_is_made_for_a_job_that_is_suspended_since_its_deadline_does_not_run(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    create = api.create
+    monkeypatch.setattr(api, "create", lambda *given: {**create(*given), "spec": {"suspend": True}})
+    with pytest.raises(ClusterError, match=r"was suspended as it was made, as Kueue does.*exempt Jobs with the label"):
+        bench(monkeypatch, tmp_path, one_node(api, 8, status()), subject()).beside_twin(CHANGE)
+    assert api.objects == {}
+    assert "create VLMService" not in api.requests
+
+
+def test_the_twin_of_a_service_with_a_certificate_is_asked_by_https(api: Api) -> None:
+    ours = subject(engine={"args": ["--ssl-certfile", "/tls/tls.crt", "--ssl-keyfile", "/tls/tls.key"]})
+    twins = twin_target(one_node(api), ours, CHANGE, suffix="ab12cd").target
+    assert (twins.url, twins.certificate) == ("https://qwen3-vl-ab12cd.team.svc:8000", "/tls/tls.crt")
+    assert twin_target(one_node(api), subject(), CHANGE, suffix="ab12cd").target.url.startswith("http://")
 
 
 def test_who_may_not_patch_jobs_learns_it_before_a_twin_is_made(

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from unit.measure.rounds import LOAD, result, round_at
+from unit.measure.test_twin import planned
 
 from vlm_operator.cli import bench
 from vlm_operator.cli.bench_measure import Bench
@@ -34,7 +35,10 @@ from vlm_operator.measure.twin import Change
         ),
         (["--each", "--rounds", "2"], "--rounds: 2 rounds say nothing"),
         (["--seed", "-1"], "--seed: -1 is not between"),
-        (["--start-timeout", "0"], "--start-timeout: 0 is not above 0"),
+        (["--each", "--start-timeout", "0"], "--start-timeout: 0 is not between 1 and 86400"),
+        (["--start-timeout", "60"], "--start-timeout: belongs to a twin: --without, --set or --each makes one"),
+        (["--against", "other", "--start-timeout", "60"], "--start-timeout: belongs to a twin"),
+        (["--against", ""], "--against: names nobody"),
         (
             ["--against", "other", "--against-key", "k:key"],
             "--against-key: belongs to a server that --against names by its URL",
@@ -54,9 +58,14 @@ def test_a_mistake_is_told_in_one_line(arguments: list[str], said: str, capsys: 
     ("arguments", "said"),
     [
         (["--steps", "0"], "--steps: 0 is not between 1 and 1000"),
-        (["--timeout", "0"], "--timeout: 0 is not above 0"),
-        (["--nsight", "--seconds", "-1"], "--seconds: -1 is not above 0"),
-        (["--nsight", "--start-timeout", "0"], "--start-timeout: 0 is not above 0"),
+        (["--timeout", "0"], "--timeout: 0 is not between 1 and 86400"),
+        (["--nsight", "--seconds", "-1"], "--seconds: -1 is not between 1 and 86400"),
+        (["--nsight", "--start-timeout", "0"], "--start-timeout: 0 is not between 1 and 86400"),
+        (["--nsight", "--steps", "9"], "--steps: has no meaning with --nsight, which records --seconds"),
+        (["--nsight", "--stack"], "--stack: has no meaning with --nsight"),
+        (["--nsight", "--timeout", "9"], "--timeout: has no meaning with --nsight"),
+        (["--seconds", "9"], "--seconds: belongs to --nsight"),
+        (["--start-timeout", "9"], "--start-timeout: belongs to --nsight"),
     ],
 )
 def test_a_mistake_in_a_profile_is_told_in_one_line(
@@ -81,6 +90,16 @@ def test_one_thing_is_compared_at_a_time(options: list[str], capsys: pytest.Capt
         main(["bench", "vlm", *options])
     assert ended.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["without", "set"])
+def test_a_setting_without_a_name_is_not_taken_for_a_measurement_without_a_twin(flag: str) -> None:
+    """As a shell's variable that is not set leaves it."""
+    service, plan = planned()
+    subject = SimpleNamespace(service=service, plan=plan)
+    options = argparse.Namespace(**{"without": None, "set": None, "each": False, flag: ""})
+    with pytest.raises(InvalidInput, match=f"--{flag}"):
+        bench._changes(options, subject)  # type: ignore[arg-type]
 
 
 def stand_in(

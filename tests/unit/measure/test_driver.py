@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 
-from vlm_operator.measure import driver
+from vlm_operator.measure import driver, readiness
+from vlm_operator.measure.asking import Server, said
 from vlm_operator.measure.rounds import Round, read_line, round_of
 
 KEY = "sk-must-not-be-seen"
@@ -86,7 +87,7 @@ class Benchmark(ModuleType):
         super().__init__("sglang.benchmark.serving")
         self.outcomes, self.dies, self.seen = outcomes, dies_at_its_end, []  # type: ignore[var-annotated]
         self.ASYNC_REQUEST_FUNCS = {driver.BACKEND: self.send}
-        self.aiohttp = aiohttp
+        self.aiohttp, self.requests = aiohttp, SimpleNamespace(get=None)
 
     async def send(self, request_func_input: Request, pbar: Any = None) -> Output:
         Engine.images += 1
@@ -264,8 +265,8 @@ def test_a_key_that_no_header_takes_is_not_shown(
 
 
 def test_what_another_server_tells_of_itself_may_be_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "ask", lambda *_: b"null")
-    assert driver.settings({"url": "http://other", "settings": ["page_size"]}, None) == {}
+    monkeypatch.setattr(Server, "get", lambda *_: (200, b"null"))
+    assert driver.settings(Server({"url": "http://other", "settings": ["page_size"]})) == {}
 
 
 def test_a_server_that_does_not_answer_is_named(
@@ -386,7 +387,7 @@ def test_another_server_is_asked_for_its_tokens_and_where_it_tells_none_that_is_
 def test_another_server_that_still_starts_is_waited_for(
     other: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(driver.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(readiness.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(Other, "starts_after", 2)
     _, events, _ = drive(Benchmark({}), other, monkeypatch, capsys, targets=theirs(other), ready_seconds=60)
     assert events[-1]["event"] == "end"
@@ -431,9 +432,9 @@ def test_what_another_server_says_against_it_is_told_at_once(
     ],
 )
 def test_a_refusal_is_read_in_every_shape_that_servers_give_it(body: bytes) -> None:
-    assert driver.said(400, body) == "HTTP 400: too long"
+    assert said(400, body) == "HTTP 400: too long"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"data": []}', b'{"data": [{}]}'])
 def test_a_list_without_a_model_is_none(body: bytes) -> None:
-    assert driver._first_model(body) is None
+    assert readiness.first_model(body) is None

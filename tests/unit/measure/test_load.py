@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from vlm_operator.cli.recording import requests_for
 from vlm_operator.errors import InvalidInput
 from vlm_operator.measure.job import bench_job, memory_mib
 from vlm_operator.measure.load import load_of, waiting
+from vlm_operator.measure.rounds import read_line
 from vlm_operator.measure.schedule import schedule
 from vlm_operator.measure.target import Target, checked_url, secret_reference, tokenizer_of
 
@@ -207,6 +210,17 @@ def test_a_secret_is_named_with_its_key() -> None:
 )
 def test_the_processor_is_where_the_engine_has_it(args: list[str]) -> None:
     assert tokenizer_of(["--device", "cpu", *args, "--enable-metrics"]) == "/models/m"
+
+
+def test_the_program_in_the_pod_needs_nothing_of_ours_there() -> None:
+    python3, *command = container()["command"]
+    assert python3 == "python3"
+    # Neither this distribution nor SGLang can be imported: only what is sent.
+    done = subprocess.run([sys.executable, "-I", "-S", *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
+    event = read_line(done.stdout.strip())
+    assert event is not None
+    assert event["message"].startswith("the image has no sglang.benchmark.serving (No module named 'sglang')")
 
 
 def test_more_runs_than_a_pod_can_be_told_of_are_refused() -> None:

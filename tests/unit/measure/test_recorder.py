@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.measure.certificates import self_signed, serving
 from unit.measure.events import Recording
 
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.recording import RUN_LINE, received
 from vlm_operator.measure import recorder
-from vlm_operator.measure.job import program
+from vlm_operator.measure.programs import program
 
 
 def trace(*modes: str) -> bytes:
@@ -48,6 +49,7 @@ class Engine(http.server.BaseHTTPRequestHandler):
     """Modes of the steps of each recording. None: its steps do not come, so it ends when it is stopped."""
     stopped: tuple[str, ...] | None = None
     status = 200
+    tls = False
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -86,7 +88,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Eng
 
 def record(engine: type[Engine], capsys: pytest.CaptureFixture[str], seconds: float = 20) -> tuple[int, Iterator[str]]:
     options = {
-        "port": engine.port, "steps": 3, "activities": ["CPU"], "with_stack": False, "seconds": seconds,  # type: ignore[attr-defined]
+        "port": engine.port, "tls": engine.tls, "steps": 3, "activities": ["CPU"], "with_stack": False, "seconds": seconds,  # type: ignore[attr-defined]
         "key_variable": "VLMSERVE_API_KEY",
     }  # fmt: skip
     code = recorder.main(json.dumps(options))
@@ -109,6 +111,18 @@ def test_the_trace_comes_whole_and_leaves_nothing_in_the_pod(
     assert "profile_by_stage" not in body
     assert (body["num_steps"], body["activities"]) == (12, ["CPU"])
     assert [path.name for path in tmp_path.iterdir()] == ["vlm-profile.lock"]
+
+
+def test_an_engine_with_a_certificate_is_recorded_by_https_whatever_name_it_is_made_out_for(
+    engine: type[Engine], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (keys := tmp_path / "keys").mkdir()
+    with serving(engine, self_signed(keys, "vlm")) as port:
+        engine.port, engine.tls = port, True  # type: ignore[attr-defined]
+        code, lines = record(engine, capsys)
+    assert code == 0
+    assert received(lines, say).data == WHOLE
+    assert engine.asked[0][2] == "Bearer sk-key"
 
 
 def test_an_engine_that_refuses_is_told_in_its_words(engine: type[Engine], capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,7 +231,7 @@ def test_a_secret_may_end_with_a_line_break(
 def started(engine: type[Engine], seconds: float = 20) -> subprocess.Popen[bytes]:
     """The program as the command starts it in a pod: its text is a line of standard input, which stays open."""
     options = {
-        "port": engine.port, "steps": 1, "activities": ["CPU"], "with_stack": False, "seconds": seconds,  # type: ignore[attr-defined]
+        "port": engine.port, "tls": False, "steps": 1, "activities": ["CPU"], "with_stack": False, "seconds": seconds,  # type: ignore[attr-defined]
         "key_variable": "VLMSERVE_API_KEY",
     }  # fmt: skip
     command = [sys.executable, "-I", "-c", RUN_LINE, json.dumps(options)]
