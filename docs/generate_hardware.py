@@ -22,9 +22,9 @@ GENERATIONS: Final = {
 HEAD: Final = """# Hardware
 
 GPU feature discovery's labels say what a node has. Where there are none, or less than all of them, the name of the product
-does, by this table; `spec.hardware` describes a GPU only while no node is there. A GPU that is not here is planned for by its
-labels, and where those leave its compute capability open, with the engine's defaults. Numbers are NVML's; a source stands behind
-each in [products.yaml](../operator/vlm_operator/facts/products.yaml), and a row there is all that a new GPU needs.
+does, by this table, and where no label tells anything, `spec.hardware`. A GPU that is not here is planned for by its labels,
+and where those leave its compute capability open, with the engine's defaults. Numbers are NVML's; a source stands behind each
+in [products.yaml](../operator/vlm_operator/facts/products.yaml), and a row there is all that a new GPU needs.
 
 Besides NVIDIA's GPUs there is the CPU (`hardware.device: cpu`), for trying things out. MIG slices count with their own memory;
 time-sliced shares with the whole card's, since nothing divides it, and MPS clients with their equal part of it.

@@ -48,9 +48,9 @@ class Hardware(ApiModel):
         ]
         | None
     ) = None
-    """Only GPUs of this compute capability, such as ``"9.0"``."""
+    """Only GPUs of this compute capability, such as ``"9.0"``. Those of which no label tells are taken to have it."""
     min_memory_mib: Annotated[int, between(1, 16_777_216)] | None = None
-    """Only GPUs with at least this much memory each, in MiB."""
+    """Only GPUs with at least this much memory each, in MiB. Those of which no label tells are taken to have so much."""
     products: Annotated[list[Token], Field(max_length=32), UniqueBy()] = []
     """Only these products, as GPU feature discovery names them (label ``nvidia.com/gpu.product``)."""
     resource_name: Annotated[

@@ -40,7 +40,7 @@ from vlm_operator.resolve.claims import claim_findings
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
 from vlm_operator.resolve.fit import fit_findings
-from vlm_operator.resolve.hardware import Choice, choose_hardware
+from vlm_operator.resolve.hardware import UNTOLD, Choice, choose_hardware
 from vlm_operator.resolve.pipeline import resolve
 from vlm_operator.resolve.pod_memory import limit_findings, node_findings
 from vlm_operator.resolve.ranks import rank_count, whole_copies
@@ -196,13 +196,13 @@ def stays(
 
 def _made_blindly(plan: ServingPlan) -> bool:
     hardware = plan.hardware
-    return hardware.device == Device.CUDA.value and (hardware.source == "unknown" or not hardware.nodes)
+    return hardware.device == Device.CUDA.value and (hardware.source in UNTOLD or not hardware.nodes)
 
 
 def _sees_now(plan: ServingPlan, spec: VLMServiceSpec, cluster: Cluster) -> bool:
     devices = plan.resources.devices_per_pod
-    choice = choose_hardware(spec, devices, cluster.nodes, cluster.in_use, lambda gpu: (gpu.source == "unknown",))
-    return choice.chosen is not None and choice.source != "unknown"
+    choice = choose_hardware(spec, devices, cluster.nodes, cluster.in_use, lambda gpu: (gpu.source in UNTOLD,))
+    return choice.chosen is not None and choice.source not in UNTOLD
 
 
 def _rank(context: Context, gpu: GpuFacts) -> tuple[int, int]:

@@ -272,7 +272,8 @@ def _min_memory(total: Budget, wanted_mib: int, what: str) -> Finding:
 def _not_checked(total: Budget) -> Finding:
     missing = "the GPU's memory" if total.device_mib is None else "the model's size"
     step = (
-        "install GPU feature discovery, or say spec.hardware.minMemoryMiB"
+        "install GPU feature discovery, label the node with nvidia.com/gpu.memory, or, where no label tells of its GPU at all, "
+        "say spec.hardware.minMemoryMiB"
         if total.device_mib is None
         else "say spec.model.parametersBillion"
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from vlm_api.plan import Finding, PassedOver, Severity, Sharing
-from vlm_api.spec import VLMServiceSpec
+from vlm_api.spec import Hardware, VLMServiceSpec
 from vlm_operator.facts.types import ComputeCapability, GpuFacts, NodeFacts
 from vlm_operator.resolve.classes import (
     HardwareClass,
@@ -18,6 +18,9 @@ from vlm_operator.resolve.classes import (
     named,
 )
 from vlm_operator.resolve.placement import refusal
+
+# Sources of facts about GPUs of which the cluster itself tells nothing.
+UNTOLD: Final = ("unknown", "spec")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def choose_hardware(
         if why is None and node.gpu is not None:
             impossible = _impossible(spec, node.gpu, needed)
             if impossible is None:
-                usable.append(node)
+                usable.append(replace(node, gpu=_as_said(node.gpu, spec.hardware)))
                 continue
             never.append(impossible)
             why = impossible[1]
@@ -66,7 +69,7 @@ def choose_hardware(
         return replace(_none(spec, tuple(passed), never), avoid_labels=_ruled_out(spec, nodes))
     # To rank takes a plan for each class.
     best = (
-        min(classes, key=lambda c: (*rank(c.gpu), -c.free, str(c.gpu.product), c.nodes[0].name))
+        min(classes, key=lambda c: (*rank(c.gpu), c.gpu.source == "spec", -c.free, str(c.gpu.product), c.nodes[0].name))
         if classes[1:]
         else classes[0]
     )
@@ -115,7 +118,7 @@ def _remarks(spec: VLMServiceSpec, best: HardwareClass, needed: int) -> list[Fin
                 path="spec.hardware",
             )
         )
-    if best.gpu.source == "unknown":
+    if best.gpu.source in UNTOLD and best.gpu.compute_capability is None:
         findings.append(
             Finding(
                 severity=Severity.WARNING,
@@ -139,6 +142,19 @@ def _no_gpu(node: NodeFacts) -> str | None:
     if node.gpu is None or node.gpu.allocatable < 1:
         return "has no GPU that pods can ask for"
     return None
+
+
+def _as_said(gpu: GpuFacts, wish: Hardware) -> GpuFacts:
+    """The GPU, taken at the user's word where the cluster tells nothing of it. The runtime compares it with what is there."""
+    if gpu.source != "unknown" or not (wish.compute_capability or wish.min_memory_mib):
+        return gpu
+    capability = _capability(wish)
+    return replace(gpu, source="spec", compute_capability=capability, memory_mib=wish.min_memory_mib)
+
+
+def _capability(wish: Hardware) -> ComputeCapability | None:
+    major, _, minor = (wish.compute_capability or "").partition(".")
+    return ComputeCapability(int(major), int(minor)) if major else None
 
 
 def _not_wished(spec: VLMServiceSpec, node: NodeFacts) -> str | None:
@@ -219,10 +235,8 @@ def _none(spec: VLMServiceSpec, passed: tuple[PassedOver, ...], never: list[tupl
     wish = spec.hardware
     wished = None
     if wish.compute_capability or wish.min_memory_mib:
-        major, _, minor = (wish.compute_capability or "").partition(".")
-        capability = ComputeCapability(int(major), int(minor)) if major else None
         product = wish.products[0] if len(wish.products) == 1 else None
-        wished = GpuFacts("spec", product, capability, wish.min_memory_mib)
+        wished = GpuFacts("spec", product, _capability(wish), wish.min_memory_mib)
     message = (
         "no node is there whose GPUs the pods may use"
         + (f" ({len(passed)} passed over)" if passed else "")

@@ -229,6 +229,34 @@ def test_gpus_of_which_nothing_is_known_get_the_engine_s_defaults_and_a_warning(
     assert values(made) == {"max_running_requests": 400}
 
 
+def unlabelled(name="node-0"):
+    bare = node(name, product=None, memory_mib=None, capability=None)
+    bare["metadata"]["labels"] = {"kubernetes.io/hostname": name}
+    return bare
+
+
+def test_gpus_of_which_no_label_tells_are_what_the_spec_says():
+    made = plan(service(hardware={"computeCapability": "9.0", "minMemoryMiB": 80_000}), unlabelled())
+    assert chosen(made) == ["node-0"]
+    assert (made.hardware.source, made.hardware.memory_mib) == ("spec", 80_000)
+    assert values(made)["mm_feature_transport"] == "cuda_ipc"
+    assert reasons(made) == ["MediaFromPublicHosts"]
+    assert made.runtime.hardware.compute_capability == "9.0"
+
+
+def test_a_memory_without_a_compute_capability_leaves_unlabelled_gpus_unknown():
+    made = plan(service(hardware={"minMemoryMiB": 80_000}), unlabelled())
+    assert "HardwareUnknown" in reasons(made)
+    assert values(made) == {"max_running_requests": 400}
+
+
+def test_labels_are_believed_rather_than_the_spec():
+    wish = {"computeCapability": "9.0", "minMemoryMiB": 61_440}
+    made = plan(service(hardware=wish), unlabelled("bare"), node("told", count=1))
+    assert chosen(made) == ["told"]
+    assert made.hardware.memory_mib == 81_559
+
+
 def test_more_nodes_than_there_are_is_a_warning_since_they_may_come():
     made = plan(service(parallelism={"tensor": 16}, multinode={"nodeCount": 2}, workload=images()), node())
     assert reasons(made) == ["TooFewNodes", "MediaFromPublicHosts"]

@@ -39,6 +39,17 @@ def test_a_plan_made_before_any_gpu_was_known_gives_way_until_a_pod_serves(nodes
     assert kept is expected
 
 
+@pytest.mark.parametrize(("labelled", "expected"), [(False, True), (True, False)])
+def test_a_plan_by_the_spec_s_word_gives_way_once_a_label_tells(labelled, expected):
+    bare = node(product=None, memory_mib=None, capability=None)
+    bare["metadata"]["labels"] = {"kubernetes.io/hostname": "node-0"}
+    wish = {"computeCapability": "9.0", "minMemoryMiB": 61_440}
+    plan, spec = stored(bare, hardware=wish), service(hardware=wish).spec
+    now = cluster(node() if labelled else bare)
+    assert stays(plan, spec, now, scheduled=True, ready=False, mismatch=False) is expected
+    assert stays(plan, spec, now, scheduled=True, ready=True, mismatch=False)
+
+
 def test_a_changed_spec_makes_a_new_plan_and_a_changed_count_does_not():
     plan = stored(node())
     changed, more = service(engine={"version": "0.5.22"}), service(replicas=3)
