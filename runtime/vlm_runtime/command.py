@@ -41,6 +41,7 @@ class EngineCommand:
     """Where it answers this pod's own questions."""
     api_key: str | None = field(default=None, repr=False)
     tls: bool = False
+    """Whether it is asked by https. A follower's small server has no certificate."""
     rank: int = 0
     """The pod's place in its group; 0 is the head, which alone answers requests."""
     head: str = ""
@@ -100,7 +101,7 @@ def engine_command(
         port=listens_on,
         address=asked_at(option(args, "--host") or ""),
         api_key=written_key or key,
-        tls=option(args, "--ssl-certfile") is not None,
+        tls=rank == 0 and option(args, "--ssl-certfile") is not None,
         rank=rank,
         head=head,
     )

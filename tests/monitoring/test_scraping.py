@@ -19,14 +19,15 @@ def monitor_of_services(rendered: list[Manifest]) -> Manifest:
     return found
 
 
-def test_the_chart_s_and_a_service_s_own_pod_monitor_give_the_same_labels_and_names() -> None:
+def test_the_chart_s_and_a_service_s_own_pod_monitor_ask_alike_and_give_the_same_labels_and_names() -> None:
     (own,) = [
         o for o in objects(plan(), {"spec": {}}, service(metrics={"podMonitor": True})) if o["kind"] == "PodMonitor"
     ]
     of_chart = monitor_of_services(list(manifests()))
 
-    def named(monitor: Manifest) -> dict[str, tuple[object, object]]:
-        return {e["port"]: (e["relabelings"], e["metricRelabelings"]) for e in monitor["spec"]["podMetricsEndpoints"]}
+    def named(monitor: Manifest) -> dict[str, tuple[object, object, object]]:
+        endpoints = monitor["spec"]["podMetricsEndpoints"]
+        return {e["port"]: (e["relabelings"], e["metricRelabelings"], e.get("tlsConfig")) for e in endpoints}
 
     assert named(own) == named(of_chart)
     assert named(own).keys() == {"http", "runtime"}

@@ -3,8 +3,8 @@
 from vlm_operator.render.digest import plan_hash, stored
 from vlm_operator.render.inspection import inspection_digest, inspection_job
 from vlm_operator.render.network import USUAL_SITE, Site, network_policy
-from vlm_operator.render.objects import engine_scheme, objects, policy_before_plan
-from vlm_operator.render.pod import pod_template
+from vlm_operator.render.objects import objects, policy_before_plan
+from vlm_operator.render.pod import engine_scheme, pod_template
 
 __all__ = [
     "USUAL_SITE",

@@ -13,19 +13,40 @@ from vlm_operator.render.claims import claim_spec, claim_template_name
 from vlm_operator.render.digest import stored
 from vlm_operator.render.names import Manifest
 from vlm_operator.render.network import USUAL_SITE, Site, network_policy
+from vlm_operator.render.pod import SCHEME_ANNOTATION
 from vlm_operator.render.workload import LWS_WORKER_INDEX, target_reference, workload
 
 # What the custom metrics API has to serve for each pod: the requests that it holds (docs/autoscaling.md).
 IN_FLIGHT_METRIC: Final = "vlmserve_requests_in_flight"
+
+
+def discovered(kind: str, name: str) -> str:
+    """What Prometheus calls a pod's label or annotation before its own labels are made."""
+    return f"__meta_kubernetes_pod_{kind}_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}"
+
+
 # Labels that the chart's rules and dashboards go by, from the pods' own.
 TARGET_LABELS: Final = [
     {
-        "sourceLabels": [f"__meta_kubernetes_pod_label_{re.sub(r'[^a-z]', '_', label)}"],
+        "sourceLabels": [discovered("label", label)],
         "targetLabel": target,
         "action": "replace",
     }
     for label, target in ((LABEL_SERVICE, "vlmservice"), (LABEL_PLAN, "vlmplan"))
 ]
+# An engine with a certificate is asked by https. The small server of a group's followers has none, also where the head has.
+SCHEME: Final = {
+    "sourceLabels": [
+        discovered("annotation", SCHEME_ANNOTATION),
+        discovered("label", LWS_WORKER_INDEX),
+    ],
+    "regex": "(https);0?",
+    "targetLabel": "__scheme__",
+    "replacement": "$1",
+    "action": "replace",
+}
+# The certificate is made out for the service's name, and Prometheus asks each pod by its address.
+ANY_CERTIFICATE: Final = {"insecureSkipVerify": True}
 # The engine's names begin with "sglang:". Its client library answers with "sglang_" where Prometheus does not say that it
 # takes any name, as Prometheus 2 does not; rules and dashboards know the engine's own.
 METRIC_NAMES: Final = [
@@ -66,14 +87,8 @@ def objects(
     if service.spec.scaling is not None:
         found.append(_autoscaler(plan, service))
     if service.spec.metrics.pod_monitor:
-        found.append(_pod_monitor(plan, service))
+        found.append(_pod_monitor(service))
     return [_with_metadata(o, service, owner, plan.hash) for o in found]
-
-
-def engine_scheme(plan: ServingPlan) -> str:
-    """``https`` where the engine was given a certificate of its own (``--ssl-certfile``)."""
-    tls = any(arg.partition("=")[0] == "--ssl-certfile" for arg in plan.engine.args)
-    return "https" if tls else "http"
 
 
 def policy_before_plan(service: VLMService, owner: dict[str, Any], site: Site) -> list[Manifest]:
@@ -169,9 +184,8 @@ def target_in_flight(service: VLMService) -> int:
     return DEFAULT_TARGET_IN_FLIGHT if concurrency is None else max(1, int(concurrency * TARGET_SHARE))
 
 
-def _pod_monitor(plan: ServingPlan, service: VLMService) -> Manifest:
-    # The certificate is made out for the service's name, and Prometheus asks each pod by its address.
-    tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if engine_scheme(plan) == "https" else {}
+def _pod_monitor(service: VLMService) -> Manifest:
+    certified = {"relabelings": [*TARGET_LABELS, SCHEME], "tlsConfig": ANY_CERTIFICATE}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
@@ -184,7 +198,7 @@ def _pod_monitor(plan: ServingPlan, service: VLMService) -> Manifest:
                     "path": "/metrics",
                     "relabelings": TARGET_LABELS,
                     "metricRelabelings": METRIC_NAMES,
-                    **(tls if port == names.HTTP else {}),
+                    **(certified if port == names.HTTP else {}),
                 }
                 for port in (names.HTTP, names.RUNTIME)
             ],

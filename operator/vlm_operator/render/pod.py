@@ -29,8 +29,17 @@ POD_SECURITY: Manifest = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
+# By which PodMonitors know how to ask a pod's engine; where it is not there, by http.
+SCHEME_ANNOTATION = f"{GROUP}/scheme"
+
 # What the runtime takes after the last request: the engine's own shutdown takes up to 15 s, its report a little more.
 SHUTDOWN_MARGIN_SECONDS = 30
+
+
+def engine_scheme(plan: ServingPlan) -> str:
+    """``https`` where the engine was given a certificate of its own (``--ssl-certfile``)."""
+    tls = any(arg.partition("=")[0] == "--ssl-certfile" for arg in plan.engine.args)
+    return "https" if tls else "http"
 
 
 def pod_template(plan: ServingPlan, service: VLMService) -> Manifest:
@@ -51,6 +60,8 @@ def pod_template(plan: ServingPlan, service: VLMService) -> Manifest:
             "securityContext": POD_SECURITY,
         },
     }
+    if (scheme := engine_scheme(plan)) != "http":
+        ours["metadata"]["annotations"] = {SCHEME_ANNOTATION: scheme}
     spec = ours["spec"]
     if found := tolerations(plan):
         spec["tolerations"] = found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from unit.render.samples import objects, plan, sealed, service
@@ -142,11 +143,40 @@ def test_a_pod_monitor_is_made_only_where_asked():
 
 
 @pytest.mark.parametrize("args", [["--ssl-certfile", "/tls/tls.crt"], ["--ssl-certfile=/tls/tls.crt"]])
-def test_a_pod_monitor_asks_an_engine_with_a_certificate_by_https_and_the_runtime_without(args):
+def test_pods_whose_engine_has_a_certificate_say_so(args):
     engine = plan().engine.model_copy(update={"args": args})
-    made = objects(plan(engine=engine), service(metrics={"podMonitor": True}))["PodMonitor"]
-    found = {e["port"]: (e.get("scheme"), e.get("tlsConfig")) for e in made["spec"]["podMetricsEndpoints"]}
-    assert found == {"http": ("https", {"insecureSkipVerify": True}), "runtime": (None, None)}
+    made = objects(plan(engine=engine), service())["Deployment"]["spec"]["template"]["metadata"]
+    assert made["annotations"] == {"vlmserve.dev/scheme": "https"}
+    assert "annotations" not in objects(plan(), service())["Deployment"]["spec"]["template"]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "index", "scheme"),
+    [
+        (None, None, "http"),
+        ("https", None, "https"),
+        # Of a group only the head has the certificate.
+        ("https", "0", "https"),
+        ("https", "1", "http"),
+        ("https", "10", "http"),
+        (None, "0", "http"),
+    ],
+)
+def test_a_pod_monitor_asks_an_engine_by_what_its_pod_says_and_the_runtime_by_http(annotation, index, scheme):
+    made = objects(plan(), service(metrics={"podMonitor": True}))["PodMonitor"]
+    http, runtime = made["spec"]["podMetricsEndpoints"]
+    assert (http["port"], http["tlsConfig"]) == ("http", {"insecureSkipVerify": True})
+    [rule] = [rule for rule in http["relabelings"] if rule["targetLabel"] == "__scheme__"]
+    discovered = {
+        "__meta_kubernetes_pod_annotation_vlmserve_dev_scheme": annotation,
+        "__meta_kubernetes_pod_label_leaderworkerset_sigs_k8s_io_worker_index": index,
+    }
+    # As Prometheus does: values that are not there are empty, and what does not match whole changes nothing.
+    text = ";".join(discovered[label] or "" for label in rule["sourceLabels"])
+    match = re.fullmatch(rule["regex"], text)
+    assert (match.expand(rule["replacement"].replace("$", "\\")) if match else "http") == scheme
+    assert "tlsConfig" not in runtime
+    assert all(rule["targetLabel"] != "__scheme__" for rule in runtime["relabelings"])
 
 
 def test_devices_through_claims_bring_their_template():

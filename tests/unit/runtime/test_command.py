@@ -84,6 +84,13 @@ def test_an_engine_with_a_certificate_is_asked_over_tls() -> None:
     assert not command().tls
 
 
+def test_a_follower_of_a_group_is_asked_without_tls_since_its_small_server_has_none() -> None:
+    certified = {"args": ["--ssl-certfile", "/tls/tls.crt"]}
+    for rank in (0, 1):
+        group = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": str(rank), "LWS_LEADER_ADDRESS": "a"}
+        assert command(group, engine=certified, runtime={"nodes": 2}).tls is (rank == 0)
+
+
 def test_one_node_is_the_head_whatever_the_environment_says() -> None:
     found = command({"LWS_WORKER_INDEX": "3"})
     assert found.is_head
