@@ -31,6 +31,7 @@ PLAN_KEY: Final = "plan.json"
 POD_TEMPLATE_KEY: Final = "pod-template.json"
 CACHE_MOUNT: Final = "/var/cache/vlmserve"
 MODEL_MOUNT: Final = "/models"
+CACHE_VOLUME: Final = "cache"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
 # Values that reach the runtime from a Secret, by reference only.

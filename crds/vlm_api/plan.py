@@ -160,6 +160,8 @@ class PlanResources(ApiModel):
     """Devices that each pod asks for; 0 on the CPU."""
     pods: int
     """Pods of one replica: its number of nodes."""
+    ephemeral_storage_mib: int | None = None
+    """Disk of its node that each pod asks for, for the weights that it downloads there; null where it asks for none."""
 
 
 class Finding(ApiModel):

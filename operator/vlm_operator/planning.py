@@ -39,6 +39,7 @@ from vlm_operator.resolve.budget import Budget, budget, host_cache_mib, pool_mib
 from vlm_operator.resolve.claims import claim_findings
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
+from vlm_operator.resolve.disk import disk_findings, disk_request_mib, downloaded_mib
 from vlm_operator.resolve.fit import fit_findings
 from vlm_operator.resolve.hardware import UNTOLD, Choice, choose_hardware
 from vlm_operator.resolve.pipeline import resolve
@@ -141,6 +142,8 @@ def make_plan(
     nodes = choice.chosen.nodes if choice.chosen is not None else ()
     findings += limit_findings(spec.template, sums.host_memory_mib or 0)
     findings += node_findings(spec.template, sums.host_memory_mib or 0, nodes)
+    downloaded = downloaded_mib(context)
+    findings += disk_findings(spec.template, downloaded, nodes)
     findings += claim_findings(spec, cluster.claims, nodes, context.devices_per_pod)
     settings = list(declared)
     return ServingPlan(
@@ -155,7 +158,11 @@ def make_plan(
         hardware=_plan_hardware(spec, choice, gpu),
         settings=settings,
         memory=sums,
-        resources=PlanResources(devices_per_pod=context.devices_per_pod, pods=spec.multinode.node_count),
+        resources=PlanResources(
+            devices_per_pod=context.devices_per_pod,
+            pods=spec.multinode.node_count,
+            ephemeral_storage_mib=disk_request_mib(spec.template, downloaded, nodes),
+        ),
         runtime=_plan_runtime(service, runtime_image, context, gpu),
         findings=sorted(findings, key=lambda f: (list(Severity).index(f.severity), f.reason, f.message)),
     )

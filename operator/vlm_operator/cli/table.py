@@ -124,7 +124,8 @@ def _replicas(service: VLMService, resources: PlanResources | None) -> str:
     if resources is not None:
         devices = f"{resources.devices_per_pod} GPU{'s' if resources.devices_per_pod != 1 else ''}"
         each = devices if resources.devices_per_pod else "no GPU"
-        text += f", each {resources.pods} pod{'s' if resources.pods != 1 else ''} with {each}"
+        disk = f" and {mib(resources.ephemeral_storage_mib)} of disk" if resources.ephemeral_storage_mib else ""
+        text += f", each {resources.pods} pod{'s' if resources.pods != 1 else ''} with {each}{disk}"
     return text
 
 

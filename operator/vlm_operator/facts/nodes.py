@@ -42,6 +42,7 @@ def node_facts(
     labels = {str(key): str(value) for key, value in mapping(node, "metadata", "labels").items() if value is not None}
     name = name_of(node)
     reading = _gpu(node, labels, slices, name, resource_name)
+    allocatable = mapping(node, "status", "allocatable")
     return NodeFacts(
         name=name,
         labels=labels,
@@ -51,14 +52,15 @@ def node_facts(
         cpu_architecture=text(labels, "kubernetes.io/arch")
         or text(mapping(node, "status", "nodeInfo"), "architecture")
         or "amd64",
-        memory_mib=_memory_mib(node),
+        memory_mib=_mib(allocatable, "memory"),
+        ephemeral_storage_mib=_mib(allocatable, "ephemeral-storage"),
         gpu=reading.gpu if reading else None,
         unusable=reading.unusable if reading else None,
     )
 
 
-def _memory_mib(node: Mapping[str, Any]) -> int | None:
-    amount = quantity(mapping(node, "status", "allocatable").get("memory"))
+def _mib(quantities: Mapping[str, Any], resource: str) -> int | None:
+    amount = quantity(quantities.get(resource))
     return int(amount) >> 20 if amount else None
 
 

@@ -72,6 +72,8 @@ class NodeFacts:
     cpu_architecture: str = "amd64"
     memory_mib: int | None = None
     """What pods can ask for of the host's memory."""
+    ephemeral_storage_mib: int | None = None
+    """What pods can ask for of the node's own disk; None where the node does not say."""
     gpu: GpuFacts | None = None
     """None: no GPU in this node."""
     unusable: str | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from vlm_api.names import (
     CACHE_MOUNT,
+    CACHE_VOLUME,
     ENGINE_PORT,
     ENV_API_KEY,
     ENV_DEVICE,
@@ -135,7 +136,7 @@ def _mounts(service: VLMService) -> list[Manifest]:
         {"name": names.RUNTIME_VOLUME, "mountPath": RUNTIME_MOUNT, "readOnly": True},
         {"name": names.PLAN_VOLUME, "mountPath": PLAN_MOUNT, "readOnly": True},
         {"name": names.SHARED_MEMORY_VOLUME, "mountPath": "/dev/shm"},
-        {"name": names.CACHE_VOLUME, "mountPath": CACHE_MOUNT},
+        {"name": CACHE_VOLUME, "mountPath": CACHE_MOUNT},
         {"name": names.SCRATCH_VOLUME, "mountPath": "/tmp"},
     ]
     if service.spec.model.uri.startswith(("pvc://", "oci://")):

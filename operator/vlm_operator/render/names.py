@@ -16,7 +16,6 @@ MANAGER: Final = "vlm-operator"
 # Volumes of the pod.
 RUNTIME_VOLUME: Final = "runtime"
 PLAN_VOLUME: Final = "plan"
-CACHE_VOLUME: Final = "cache"
 SHARED_MEMORY_VOLUME: Final = "shared-memory"
 SCRATCH_VOLUME: Final = "tmp"
 MODEL_VOLUME: Final = "model"

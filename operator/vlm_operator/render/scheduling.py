@@ -11,7 +11,7 @@ GPU_TOLERATION: Manifest = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
 
 def resources(plan: ServingPlan) -> Manifest:
-    """Devices as limit and request, which must be equal for extended resources; memory as a request alone.
+    """Devices as limit and request, which must be equal for extended resources; memory and disk as requests alone.
 
     A memory limit is left to the user (docs/tuning.md, "The pod's memory"): a guessed one would kill an engine that serves.
     """
@@ -26,6 +26,8 @@ def resources(plan: ServingPlan) -> Manifest:
             requests[plan.hardware.resource_name] = str(plan.resources.devices_per_pod)
     if plan.memory.host_memory_mib:
         requests["memory"] = f"{plan.memory.host_memory_mib}Mi"
+    if plan.resources.ephemeral_storage_mib:
+        requests["ephemeral-storage"] = f"{plan.resources.ephemeral_storage_mib}Mi"
     if limits:
         found["limits"] = limits
     if requests:

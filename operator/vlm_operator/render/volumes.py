@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vlm_api.names import PLAN_KEY
+from vlm_api.names import CACHE_VOLUME, PLAN_KEY
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
 from vlm_operator.render import names
@@ -15,7 +15,7 @@ def volumes(plan: ServingPlan, service: VLMService) -> list[Manifest]:
         {"name": names.RUNTIME_VOLUME, "emptyDir": {}},
         {"name": names.PLAN_VOLUME, "configMap": {"items": [{"key": PLAN_KEY, "path": PLAN_KEY}]}},
         {"name": names.SHARED_MEMORY_VOLUME, "emptyDir": _shared_memory(plan, service)},
-        {"name": names.CACHE_VOLUME, **_cache(service)},
+        {"name": CACHE_VOLUME, **_cache(service)},
         {"name": names.SCRATCH_VOLUME, "emptyDir": {}},
     ]
     if source := _model(service.spec.model.uri):

@@ -18,7 +18,7 @@ PATH = f"spec.template.spec.containers[name={MAIN_CONTAINER}].resources.limits.m
 def node_findings(template: Mapping[str, Any], host_mib: int, nodes: Sequence[NodeFacts]) -> list[Finding]:
     """A Warning where none of the nodes has as much memory as the pod asks for: the scheduler would take none of them."""
     sizes = [node.memory_mib for node in nodes]
-    asked = quantity(mapping(_main(template), "resources", "requests").get("memory"))
+    asked = quantity(mapping(engine_container(template), "resources", "requests").get("memory"))
     wanted = host_mib if asked is None else int(asked / memory.MIB)
     most = max((size for size in sizes if size is not None), default=0)
     if not sizes or None in sizes or most >= wanted:
@@ -35,7 +35,8 @@ def node_findings(template: Mapping[str, Any], host_mib: int, nodes: Sequence[No
     ]
 
 
-def _main(template: Mapping[str, Any]) -> Mapping[str, Any]:
+def engine_container(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What ``spec.template`` says of the engine's container; empty where it says nothing."""
     containers: list[Mapping[str, Any]] = (template.get("spec") or {}).get("containers") or []
     return next((c for c in containers if c["name"] == MAIN_CONTAINER), {})
 
@@ -45,7 +46,7 @@ def limit_findings(template: Mapping[str, Any], host_mib: int) -> list[Finding]:
 
     Raises InvalidInput for a limit below what the pod asks for, which the API server takes from nobody.
     """
-    main = _main(template)
+    main = engine_container(template)
     limit = quantity(mapping(main, "resources", "limits").get("memory"))
     if limit is None or limit >= host_mib * memory.MIB:
         return []
