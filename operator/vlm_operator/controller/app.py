@@ -24,7 +24,7 @@ from vlm_operator.controller.reports import Reports
 from vlm_operator.controller.services import WatchFailed
 from vlm_operator.controller.usage import Usage
 from vlm_operator.controller.watch import Cluster
-from vlm_operator.kube import kinds
+from vlm_operator.kube import kinds, lease
 from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.client import ApiError, Client, configure
 from vlm_operator.kube.events import Recorder
@@ -91,7 +91,9 @@ class App:
             if not self._options.leader_election:
                 await self._work(client, cluster, services)
                 return
-            lock = LeaseLock(client, self._options.own_namespace, self._options.lease_name, self._identity)
+            # A renewal that is sent twice may be refused the second time, as if another operator had the lease.
+            leasing = Client(self._metrics.asked, lease.TIMEOUT_SECONDS, repeats=False)
+            lock = LeaseLock(leasing, self._options.own_namespace, self._options.lease_name, self._identity)
             if await self._acquire(lock):
                 try:
                     await self._work(client, cluster, services, lock)

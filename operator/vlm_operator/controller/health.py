@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from prometheus_client.registry import CollectorRegistry
 
 # An event loop that has not turned for this long is stuck; the kubelet then restarts the operator.
 STUCK_SECONDS: Final = 30.0
+SILENT_SECONDS: Final = 10.0
 
 
 class Health:
@@ -48,6 +50,9 @@ def serve(address: str, health: Health, registry: CollectorRegistry) -> Threadin
     """Starts the server; ``address`` is HOST:PORT, with an empty host for all. Raises OSError where it is taken."""
 
     class Handler(BaseHTTPRequestHandler):
+        # Whoever connects and says nothing would keep a thread for ever.
+        timeout = SILENT_SECONDS
+
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             if path == "/metrics":
@@ -59,11 +64,12 @@ def serve(address: str, health: Health, registry: CollectorRegistry) -> Threadin
                 self._answer(404, b"there are /healthz, /readyz and /metrics\n", "text/plain; charset=utf-8")
 
         def _answer(self, status: int, body: bytes, content_type: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            with contextlib.suppress(OSError):  # a probe that has lost its patience
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Probes every few seconds are not worth a line."""

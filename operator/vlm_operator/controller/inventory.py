@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from vlm_operator.facts.nodes import node_facts
-from vlm_operator.facts.slices import DRIVER, by_node
+from vlm_operator.facts.slices import DRIVER, by_node, reduced
 from vlm_operator.facts.types import NodeFacts
 
 # GPU feature discovery writes the time of its last run into a label.
 _NOISE: Final = frozenset({"nvidia.com/gfd.timestamp"})
+# What pods can ask for of a node besides devices, and plans look at. It does not change while a node lives.
+_OF_THE_HOST: Final = frozenset({"memory", "ephemeral-storage"})
 # Kinds of devices for which the facts of all nodes are kept.
 RESOURCES: Final = 8
 
@@ -103,7 +105,7 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": {"name": _name(node), "labels": {k: v for k, v in labels if k not in _NOISE}},
         "spec": {"taints": list(spec.get("taints") or []), "unschedulable": spec.get("unschedulable", False)},
         "status": {
-            "allocatable": _extended(status.get("allocatable")),
+            "allocatable": _extended(status.get("allocatable"), _OF_THE_HOST),
             "capacity": _extended(status.get("capacity")),
             "conditions": [
                 {"type": "Ready", "status": c.get("status")}
@@ -115,9 +117,9 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _extended(quantities: Mapping[str, Any] | None) -> dict[str, Any]:
+def _extended(quantities: Mapping[str, Any] | None, besides: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Extended resources have a domain in their names; processors, memory and disks have none."""
-    return {k: v for k, v in (quantities or {}).items() if "/" in k}
+    return {k: v for k, v in (quantities or {}).items() if "/" in k or k in besides}
 
 
 def _is_gpu_slice(resource_slice: Mapping[str, Any]) -> bool:
@@ -125,4 +127,4 @@ def _is_gpu_slice(resource_slice: Mapping[str, Any]) -> bool:
 
 
 def _slice(resource_slice: Mapping[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"name": _name(resource_slice)}, "spec": dict(resource_slice.get("spec") or {})}
+    return {"metadata": {"name": _name(resource_slice)}, "spec": reduced(resource_slice)}

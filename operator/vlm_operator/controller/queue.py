@@ -93,7 +93,8 @@ class WorkQueue:
         while True:
             _, _, key = await self._ready.get()
             state = self._states.get(key)
-            if state is None or state.due is None or state.working:
+            # One that was brought forward is in it twice: the second time it may be waiting for another try.
+            if state is None or state.due is None or state.working or state.due > asyncio.get_running_loop().time():
                 continue
             state.due, state.working = None, True
             state.covers, state.told_at = state.told_at, None
@@ -157,4 +158,6 @@ class WorkQueue:
 
     def _put(self, key: Key) -> None:
         if (state := self._states.get(key)) is not None:
+            if state.due is not None:
+                state.due = min(state.due, asyncio.get_running_loop().time())  # a timer may be early by its resolution
             self._ready.put_nowait((state.routine, next(self._numbers), key))

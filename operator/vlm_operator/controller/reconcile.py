@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 RESYNC_SECONDS: Final = 600.0
 # A kind that the cluster lacks may be installed at any time, without an event.
 MISSING_KIND_SECONDS: Final = 30.0
+# The finding that refuses a plan for want of one.
+GROUPS_MISSING: Final = "LeaderWorkerSetMissing"
 # Nothing tells how long an image is being pulled but its age.
 PULLING_SECONDS: Final = 15.0
 TIDY_SECONDS: Final = 0.5
@@ -93,7 +95,6 @@ class Reconciler:
         failing with objects of the service, that is in the status."""
         raw = self.cache.service(key)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
-            self.errors.pop(key, None)
             return Outcome(None)
         uid = raw["metadata"]["uid"]
         labelled = list(self.cache.of(key, (*kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.REVISION)))
@@ -137,10 +138,10 @@ class Reconciler:
             again = INSPECTING_SECONDS
         elif seen.inspection is not None and seen.inspection.failure is not None:
             again = min(again, RETRY_SECONDS)
-        if jobs and seen.inspecting is None:
+        if seen.inspecting is None and any(not job["metadata"].get("deletionTimestamp") for job in jobs):
             # They are removed once the status has what they said, and the status is written now.
             again = TIDY_SECONDS
-        if seen.problem is not None or (seen.plan is not None and seen.plan.errors):
+        if seen.problem is not None or _lacks_kind(seen):
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status)
 
@@ -148,6 +149,8 @@ class Reconciler:
         """The service is gone."""
         for memory in (self.reports, self.drifts, self.shortages):
             memory.forget(key)
+        self.errors.pop(key, None)
+        self.status.forget(key.namespace, key.name)
 
     def _make_so(self, service: VLMService, raw: Json, labelled: list[Json], jobs: list[Json], pods: Pods) -> Observed:
         """Plans and applies. Raises InvalidInput as ``make_plan`` does."""
@@ -293,6 +296,12 @@ class Reconciler:
 def _owned(labelled: list[Json], uid: str) -> list[Json]:
     """What a service is made of now, without its history."""
     return [o for o in labelled if is_owned(o, uid) and o["kind"] != kinds.REVISION.kind]
+
+
+def _lacks_kind(seen: Observed) -> bool:
+    """Whether the plan waits for a kind. Whatever else refuses a plan changes with the spec, the model or a node, which is
+    told; and to plan anew reads the cluster's pods."""
+    return seen.plan is not None and any(error.reason == GROUPS_MISSING for error in seen.plan.errors)
 
 
 def _key(raw: Json) -> Key:

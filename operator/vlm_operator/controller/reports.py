@@ -12,6 +12,7 @@ import random
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class _Answer:
     state: tuple[bool, int]
     """Readiness and restarts of the pod when it was asked: when they change, it is asked again."""
     ask_again_at: float
-    report: Report | None
+    packed: bytes | None
+    """The report as compressed JSON: 1 kB where the object takes 36."""
     silent: bool
     """Whether nothing came the last time."""
     misses: int = 0
@@ -64,7 +66,9 @@ def fetch(address: str) -> Report | None:
         answer = connection.getresponse()
         if answer.status != http.HTTPStatus.OK:
             return None
-        return Report.model_validate_json(answer.read(MAXIMUM_BYTES), extra="ignore")
+        said = Report.model_validate_json(answer.read(MAXIMUM_BYTES), extra="ignore")
+        # Numbers that are none, or without end, are null by now, as they would be in a status.
+        return Report.model_validate_json(said.model_dump_json(by_alias=True))
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
@@ -123,8 +127,8 @@ class Reports:
             if not question.wakes:
                 question.wakes = True
                 question.answer.add_done_callback(lambda answer: None if answer.cancelled() else self._heard(key))
-        said = ((p.name, answers[p.uid].report) for p in pods if p.uid in answers)
-        return {name: report for name, report in said if report is not None}
+        said = ((p.name, answers[p.uid].packed) for p in pods if p.uid in answers)
+        return {name: _unpacked(packed) for name, packed in said if packed is not None}
 
     def unsettled(self, key: Key) -> bool:
         """Whether a pod that serves has not told yet what its engine uses, and may do so soon."""
@@ -156,8 +160,9 @@ def _state(pod: PodView) -> tuple[bool, int]:
 def _answer(pod: PodView, report: Report | None, before: _Answer | None, now: float) -> _Answer:
     state, silent = _state(pod), report is None
     same = before is not None and before.state == state
+    packed = None if report is None else zlib.compress(report.model_dump_json(by_alias=True).encode(), 1)
     if report is None and same and before is not None:
-        report = before.report  # one answer that got lost is no news of the engine
+        packed = before.packed  # one answer that got lost is no news of the engine
         told = False
     else:
         told = report is not None and (not pod.leader or report.asked or bool(report.settings))
@@ -165,7 +170,11 @@ def _answer(pod: PodView, report: Report | None, before: _Answer | None, now: fl
     settled = pod.ready and (misses == 0 or misses >= SOON_AGAIN)
     # Sooner than the reconcile that follows, which comes a tenth early or late.
     wait = SERVING_SECONDS * random.uniform(0.9, 1.1) if settled else STARTING_SECONDS * 0.8
-    return _Answer(state, now + wait, report, silent, misses)
+    return _Answer(state, now + wait, packed, silent, misses)
+
+
+def _unpacked(packed: bytes) -> Report:
+    return Report.model_validate_json(zlib.decompress(packed))
 
 
 def _is_due(pod: PodView, answer: _Answer | None, now: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -25,6 +26,7 @@ class Usage:
         self._client = client
         self._namespaces = namespaces
         self._clock = clock
+        self._lock = threading.Lock()
         self._read_at: float | None = None
         self._pods: list[dict[str, Any]] = []
 
@@ -34,11 +36,13 @@ class Usage:
         return _Lazy(lambda: in_use(self._running(), resource, namespace, service))
 
     def _running(self) -> list[dict[str, Any]]:
-        now = self._clock()
-        if self._read_at is None or now - self._read_at > FRESH_SECONDS:
-            self._pods = self._read()
-            self._read_at = now
-        return self._pods
+        # One reads, and the others that plan at the same time take what it has read.
+        with self._lock:
+            now = self._clock()
+            if self._read_at is None or now - self._read_at > FRESH_SECONDS:
+                self._pods = self._read()
+                self._read_at = self._clock()
+            return self._pods
 
     def _read(self) -> list[dict[str, Any]]:
         try:

@@ -17,6 +17,7 @@ from vlm_operator.facts.types import ComputeCapability, GpuFacts
 
 DRIVER: Final = "gpu.nvidia.com"
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
+_ATTRIBUTES: Final = ("type", "productName", "profile", "cudaComputeCapability", "cudaDriverVersion", "driverVersion")
 
 
 def by_node(slices: Iterable[Mapping[str, Any]]) -> Callable[[str], list[Mapping[str, Any]]]:
@@ -30,6 +31,28 @@ def by_node(slices: Iterable[Mapping[str, Any]]) -> Callable[[str], list[Mapping
         elif isinstance(spec["nodeName"], str):
             named[spec["nodeName"]].append(item)
     return lambda node: [*named.get(node, ()), *anywhere]
+
+
+def reduced(item: Mapping[str, Any]) -> dict[str, Any]:
+    """As much of a slice's spec as ``claimable`` reads. Devices that are alike are one object: a node that can be cut into
+    hundreds of slices announces each of them, with a page about its counters."""
+    spec, alike = mapping(item, "spec"), dict[str, dict[str, Any]]()
+    devices = [_reduced_device(device) for device in mappings(spec.get("devices"))]
+    return {
+        **{key: spec[key] for key in ("driver", "nodeName", "pool") if key in spec},
+        "devices": [alike.setdefault(repr(device), device) for device in devices],
+    }
+
+
+def _reduced_device(device: Mapping[str, Any]) -> dict[str, Any]:
+    body = mapping(device, "basic") or device
+    attributes, capacity = mapping(body, "attributes"), mapping(body, "capacity")
+    names = {prefix + name for name in _ATTRIBUTES for prefix in ("", f"{DRIVER}/")}
+    return {
+        "attributes": {name: attributes[name] for name in sorted(names) if name in attributes},
+        "capacity": {"memory": capacity["memory"]} if "memory" in capacity else {},
+        "taints": [{"effect": taint.get("effect")} for taint in mappings(body.get("taints"))],
+    }
 
 
 def claimable(slices: Sequence[Mapping[str, Any]], node: str) -> Reading | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +20,8 @@ from vlm_operator.kube.ownership import is_owned, whose
 # Whoever holds the field ``replicas`` between the operator, which lets go of it, and the autoscaler, which takes it over.
 HANDOVER_MANAGER: Final = f"{FIELD_MANAGER}-handover"
 
+# Objects of which it is remembered that an apply changed nothing; the oldest are forgotten first.
+NO_OPS: Final = 8192
 NAMED_BY_CONTENT: Final = (kinds.CONFIG_MAP, kinds.REVISION)
 
 
@@ -44,7 +48,8 @@ class Applier:
         """``seen`` is told what each write has made of an object."""
         self._client = client
         self._seen = seen
-        self._no_ops: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._no_ops: OrderedDict[str, str] = OrderedDict()
 
     def apply(self, manifests: Sequence[Json], owned: Iterable[Json], uid: str) -> Applied:
         """Writes what differs.
@@ -119,10 +124,18 @@ class Applier:
         result = self._client.apply(kind, named, force=True)
         self._note(result, done)
         if result["metadata"].get("resourceVersion") == found["metadata"].get("resourceVersion"):
-            self._no_ops[found["metadata"]["uid"]] = attempt
+            self._remember(found["metadata"]["uid"], attempt)
         else:
             self._no_ops.pop(found["metadata"]["uid"], None)
             done.changed.append(title(manifest))
+
+    def _remember(self, uid: str, attempt: str) -> None:
+        """Nobody tells when an object has gone, so what is remembered has a bound."""
+        with self._lock:
+            self._no_ops[uid] = attempt
+            self._no_ops.move_to_end(uid)
+            while len(self._no_ops) > NO_OPS:
+                self._no_ops.popitem(last=False)
 
     def _note(self, found: Json, done: Applied) -> None:
         done.live.append(found)

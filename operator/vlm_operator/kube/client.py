@@ -65,11 +65,22 @@ def context_namespace(kubeconfig: str | None = None, context: str | None = None)
 class Client:
     """JSON in and out. Safe to use from several threads; every call blocks, with a time-out."""
 
-    def __init__(self, asked: Callable[[str, int, float], None] = lambda verb, status, seconds: None) -> None:
-        """``asked`` is told of each request: its verb, the HTTP status (0: no answer) and the seconds that it took."""
+    def __init__(
+        self,
+        asked: Callable[[str, int, float], None] = lambda verb, status, seconds: None,
+        timeout_seconds: tuple[float, float] = TIMEOUT_SECONDS,
+        *,
+        repeats: bool = True,
+    ) -> None:
+        """``asked`` is told of each request: its verb, the HTTP status (0: no answer) and the seconds that it took.
+        ``timeout_seconds``: to connect, and to wait for an answer. ``repeats``: whether what may be sent twice is sent again
+        at once where no answer came, up to three times."""
         self._asked = asked
+        self._timeout_seconds = timeout_seconds
         configuration = kubernetes_client.Configuration.get_default_copy()
         configuration.connection_pool_maxsize = 48
+        if not repeats:
+            configuration.retries = 0
         self._api = kubernetes_client.ApiClient(configuration)
         self._api.user_agent = FIELD_MANAGER
         self._served: dict[str, tuple[float, frozenset[str]]] = {}
@@ -247,7 +258,7 @@ class Client:
         text = None if body is None else json.dumps(body) if content_type == "application/apply-patch+yaml" else body
         began, status = time.monotonic(), 0
         try:
-            response = self._api.call_api(method, url, headers, text, _request_timeout=TIMEOUT_SECONDS)
+            response = self._api.call_api(method, url, headers, text, _request_timeout=self._timeout_seconds)
             data = response.read()  # type: ignore[no-untyped-call]
             status = response.status
         except (urllib3.exceptions.HTTPError, kubernetes_client.ApiException, OSError) as error:

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 LEASE_SECONDS: Final = 10
 RENEW_DEADLINE_SECONDS: Final = 6.0
 RETRY_SECONDS: Final = 1.5
+# To connect, and to wait for an answer: a connection that went silent must leave time for another before the deadline.
+TIMEOUT_SECONDS: Final = (2.0, 2.5)
 
 
 @dataclass

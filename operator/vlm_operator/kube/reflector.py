@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 PAGE: Final = 100
 FIRST_BACKOFF_SECONDS: Final = 0.5
 LAST_BACKOFF_SECONDS: Final = 10.0
+# A watch lasts for minutes. What ends each of them at once, as a proxy may, is not to be asked without end.
+AT_ONCE_SECONDS: Final = 1.0
 # A kind that the cluster lacks may be installed at any time, and nothing tells.
 MISSING_SECONDS: Final = 30.0
 # And a namespace that went may come back, with the rights in it.
@@ -75,7 +78,10 @@ class Reflector(threading.Thread):
                     version = self._list()
                     self.refused = None
                     self.synced.set()
+                began, before = time.monotonic(), version
                 version = self._follow(version)
+                if version == before and time.monotonic() - began < AT_ONCE_SECONDS:
+                    raise ApiError(0, "NoAnswer", "the watch has ended at once, without any news")
                 failures = 0
             except ApiError as error:
                 if error.status == 403 and self._patient:

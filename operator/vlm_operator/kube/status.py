@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable
@@ -20,7 +21,8 @@ class StatusWriter:
         """``seen`` is told what each write has made of the object."""
         self._client = client
         self._seen = seen
-        self._accepted: dict[str, tuple[str, str]] = {}
+        self._accepted: dict[tuple[str, str], str] = {}
+        """Service -> digest of what was wanted and what was kept of it, where that is less."""
 
     def write(self, service: Json, status: Json) -> bool:
         """Replaces the status of the live ``service``. Returns whether anything was sent.
@@ -29,8 +31,8 @@ class StatusWriter:
         its own.
         """
         metadata, wanted = service["metadata"], without_nulls(status)
-        live = _text(service.get("status") or {})
-        if _text(wanted) == live or self._accepted.get(metadata["uid"]) == (_text(wanted), live):
+        live, key = _text(service.get("status") or {}), (metadata["namespace"], metadata["name"])
+        if _text(wanted) == live or self._accepted.get(key) == _digest(metadata["uid"], _text(wanted), live):
             return False
         # Not a merge patch: that would keep labels and variables that are no longer there.
         patch = [
@@ -49,7 +51,7 @@ class StatusWriter:
             raise
         self._seen(answer)
         kept = _text(answer.get("status") or {})
-        self._accepted.pop(metadata["uid"], None)
+        self._accepted.pop(key, None)
         if kept != _text(wanted):
             # An older CRD does not know all fields. Without this the difference would be written for ever.
             log.warning(
@@ -57,8 +59,12 @@ class StatusWriter:
                 metadata["namespace"],
                 metadata["name"],
             )
-            self._accepted[metadata["uid"]] = (_text(wanted), kept)
+            self._accepted[key] = _digest(metadata["uid"], _text(wanted), kept)
         return True
+
+    def forget(self, namespace: str, name: str) -> None:
+        """The service is gone."""
+        self._accepted.pop((namespace, name), None)
 
 
 def without_nulls(value: Any) -> Any:
@@ -66,6 +72,10 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: without_nulls(v) for k, v in value.items() if v is not None}
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _text(value: Any) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kubernetes import client as kubernetes_client
 
-from vlm_operator.kube import kinds
+from vlm_operator.kube import kinds, lease
 from vlm_operator.kube.client import ApiError, Client
 
 
@@ -65,6 +66,33 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Not into the test's output."""
+
+
+def test_a_renewal_of_the_lease_that_hangs_is_given_up_in_time_for_another_and_sent_once(monkeypatch):
+    asked = []
+
+    class Silent(Server):
+        def do_PUT(self) -> None:
+            asked.append(self.path)
+            hang.wait(20)
+
+    hang = threading.Event()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        configuration = kubernetes_client.Configuration()
+        configuration.host = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(kubernetes_client.Configuration, "get_default_copy", lambda: configuration)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        leasing = Client(lambda *_: None, lease.TIMEOUT_SECONDS, repeats=False)
+        began = time.monotonic()
+        with pytest.raises(ApiError) as refused:
+            leasing.replace(kinds.LEASE, {"metadata": {"namespace": "vlm-system", "name": "vlm-operator"}})
+        took = time.monotonic() - began
+        hang.set()
+        server.shutdown()
+    assert refused.value.status == 0
+    assert len(asked) == 1
+    assert took >= lease.TIMEOUT_SECONDS[1]
+    assert lease.TIMEOUT_SECONDS[1] + lease.RETRY_SECONDS < lease.RENEW_DEADLINE_SECONDS - 1.0
 
 
 @pytest.fixture

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from prometheus_client.registry import CollectorRegistry
 from unit.render.samples import plan, service
 
+from vlm_operator.controller import health
 from vlm_operator.controller.conclude import conclude
 from vlm_operator.controller.health import STUCK_SECONDS, Health, serve
 from vlm_operator.controller.metrics import Metrics
@@ -59,6 +63,23 @@ def test_it_is_ready_once_it_watches_or_stands_by():
         health.watching = True
         assert ask(f"{url}/readyz") == (200, "watching\n")
         assert ask(f"{url}/other")[0] == 404
+
+
+def test_whoever_connects_and_says_nothing_keeps_no_thread(monkeypatch):
+    monkeypatch.setattr(health, "SILENT_SECONDS", 0.2)
+    with served(Health(), CollectorRegistry()) as url, ExitStack() as silent:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        before = threading.active_count()
+        for _ in range(5):
+            silent.enter_context(socket.create_connection(address))
+        deadline = time.monotonic() + 20
+        while threading.active_count() < before + 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        while threading.active_count() > before:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert ask(f"{url}/healthz")[0] == 200
 
 
 def test_services_are_counted_by_condition_and_gone_ones_are_not():

@@ -230,3 +230,25 @@ def test_news_that_came_beside_a_routine_is_not_lost():
         assert await queue.take() == A
 
     queued(scenario)
+
+
+def test_a_key_that_was_brought_forward_and_failed_is_not_tried_again_before_its_time():
+    async def scenario(queue: WorkQueue) -> None:
+        queue.add(A, routine=True)
+        queue.add(A)
+        assert await queue.take() == A
+        queue.retry(A)
+        assert await nothing_comes(queue, 0.3)
+
+    queued(scenario)
+
+
+def test_a_key_comes_when_its_time_has_come_though_the_timer_is_early_by_its_resolution(monkeypatch: Any):
+    async def scenario(queue: WorkQueue) -> None:
+        loop = asyncio.get_running_loop()
+        call_at = loop.call_at
+        monkeypatch.setattr(loop, "call_at", lambda when, *of, **more: call_at(when - 0.02, *of, **more))
+        queue.add(A, after_seconds=0.05)
+        assert await asyncio.wait_for(queue.take(), 5) == A
+
+    queued(scenario)

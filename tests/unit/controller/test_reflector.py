@@ -120,6 +120,30 @@ def test_a_server_that_is_away_is_asked_again_from_the_same_version(follow):
     assert server.asked.count("list") == 1
 
 
+def test_watches_that_end_at_once_are_asked_for_less_and_less_often(follow, monkeypatch):
+    monkeypatch.setattr(reflector, "FIRST_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "LAST_BACKOFF_SECONDS", 60.0)
+    server = Server([[]], [[]])
+    follow(server)
+    eventually(lambda: "watch 10" in server.asked)
+    time.sleep(1.0)
+    assert server.asked.count("list") == 1
+    assert server.asked.count("watch 10") <= 6, "0.05 s, 0.1 s, 0.2 s, 0.4 s, 0.8 s in between"
+
+
+def test_watches_that_last_or_bring_news_follow_each_other_at_once(follow, monkeypatch):
+    monkeypatch.setattr(reflector, "FIRST_BACKOFF_SECONDS", 60.0)
+    monkeypatch.setattr(reflector, "LAST_BACKOFF_SECONDS", 60.0)
+    monkeypatch.setattr(reflector, "AT_ONCE_SECONDS", 0.0)
+    quiet = Server([[]], [[]])
+    follow(quiet)
+    eventually(lambda: quiet.asked.count("watch 10") > 3)
+    monkeypatch.setattr(reflector, "AT_ONCE_SECONDS", 60.0)
+    busy = Server([[]], [[event("ADDED", thing("a", version))] for version in range(11, 15)] + [[]])
+    follow(busy)
+    eventually(lambda: "watch 14" in busy.asked)
+
+
 def test_a_kind_that_comes_later_is_found(follow):
     server = Server([ApiError(404, "NotFound", "no"), ApiError(404, "NotFound", "no"), [thing("a", 1)]], [[]])
     one, seen, errors = follow(server, kinds.LEADER_WORKER_SET)

@@ -4,6 +4,7 @@ test_watching.py."""
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -169,6 +170,16 @@ def speaking(data: bytes) -> Iterator[int]:
 )
 def test_something_else_at_the_port_of_the_report_is_no_report(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     with speaking(data) as port:
+        monkeypatch.setattr(reports, "RUNTIME_PORT", port)
+        assert reports.fetch("127.0.0.1") is None
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999"])
+def test_a_report_with_numbers_that_are_none_is_no_report(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = ASKED.model_dump_json(by_alias=True).encode()
+    odd = re.sub(rb'"elapsedSeconds":[0-9.]+', b'"elapsedSeconds":' + number.encode(), body)
+    assert odd != body
+    with speaking(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(odd), odd)) as port:
         monkeypatch.setattr(reports, "RUNTIME_PORT", port)
         assert reports.fetch("127.0.0.1") is None
 

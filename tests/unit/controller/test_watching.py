@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from vlm_operator.controller.pods import PodView
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.reports import SERVING_SECONDS, STARTING_SECONDS, Reports
 from vlm_operator.controller.usage import FRESH_SECONDS, Usage
+from vlm_operator.facts.nodes import node_facts
 from vlm_operator.kube.client import ApiError
 
 KEY = Key("default", "vlm")
@@ -82,6 +85,16 @@ def test_nodes_are_in_the_order_of_their_names_whatever_the_order_of_events():
     assert [n.name for n in inventory.facts("nvidia.com/gpu")] == ["a", "b", "c"]
 
 
+def test_the_operator_knows_as_much_of_a_node_as_a_plan_without_a_cluster():
+    inventory = Inventory()
+    large = node()
+    large["status"]["allocatable"] |= {"memory": "515Gi", "ephemeral-storage": "1Ti"}
+    inventory.see_node(large, deleted=False)
+    (seen,) = inventory.facts("nvidia.com/gpu")
+    assert seen == node_facts(large, [], "nvidia.com/gpu")
+    assert seen.memory_mib == 515 * 1024
+
+
 def test_slices_of_other_drivers_wake_nobody():
     inventory = Inventory()
     other = {"metadata": {"name": "s"}, "spec": {"driver": "net.example", "nodeName": "n"}}
@@ -125,6 +138,23 @@ def test_pods_are_read_only_when_somebody_looks_and_not_for_each_look():
     now[0] += FRESH_SECONDS + 1
     dict(usage.of("nvidia.com/gpu", "default", "vlm"))
     assert len(reads) == 2
+
+
+def test_services_that_plan_at_the_same_time_read_the_cluster_s_pods_once():
+    client, reads = FakeClient(), list[Any]()
+    listing = client.list
+
+    def slowly(*of: Any, **more: Any) -> Any:
+        reads.append(of)
+        time.sleep(0.1)
+        return listing(*of, **more)
+
+    client.list = slowly  # type: ignore[method-assign]
+    usage = Usage(client)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda n: dict(usage.of("nvidia.com/gpu", "default", f"vlm-{n}")), range(4)))
+    assert found == [{}] * 4
+    assert len(reads) == 1
 
 
 def test_an_operator_of_a_few_namespaces_counts_what_it_may_see():

@@ -8,7 +8,7 @@ from unit.controller.fakes import FakeClient
 from unit.render.samples import plan, sealed, service
 
 from vlm_operator import render
-from vlm_operator.kube import events
+from vlm_operator.kube import apply, events
 from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.client import ApiError
 from vlm_operator.kube.events import MEMORY, Recorder
@@ -82,6 +82,34 @@ def test_a_whole_number_that_the_api_server_shortens_is_no_lost_status(caplog):
     assert len(client.calls) == 1
 
 
+class OlderCRD(FakeClient):
+    """An API server that drops fields of the status that its CRD does not know."""
+
+    def json_patch(self, kind: Any, namespace: str, name: str, patch: Any, *, subresource: str) -> dict[str, Any]:
+        self.calls.append(("json_patch", name))
+        return {**RAW, "status": {"known": patch[-1]["value"]["known"]}}
+
+
+def test_a_status_that_an_older_crd_keeps_in_part_is_written_once_and_again_when_it_says_something_else():
+    client = OlderCRD()
+    writer = StatusWriter(client)  # type: ignore[arg-type]
+    live = {**RAW, "status": {"known": 1}}
+    assert writer.write(RAW, {"known": 1, "new": "a"})
+    assert not writer.write(live, {"known": 1, "new": "a"})
+    assert writer.write(live, {"known": 1, "new": "b"})
+    assert not writer.write(live, {"known": 1, "new": "b"})
+    made_anew = {**live, "metadata": {**RAW["metadata"], "uid": "v"}}
+    assert writer.write(made_anew, {"known": 1, "new": "b"}), "another object of that name"
+
+
+def test_nothing_is_kept_of_a_service_that_is_gone():
+    writer = StatusWriter(OlderCRD())  # type: ignore[arg-type]
+    writer.write(RAW, {"known": 1, "new": "a"})
+    assert writer._accepted
+    writer.forget("default", "vlm")
+    assert not writer._accepted
+
+
 def test_long_notes_are_cut_where_the_api_server_would_refuse_them():
     client = FakeClient()
     Recorder(client, "me").tell(RAW, "Normal", "A", "x" * 5000)
@@ -153,3 +181,17 @@ def test_an_apply_that_changed_nothing_is_not_sent_again():
         # The fake server keeps no managedFields, so nothing can be known from the live object.
         applier.apply(wanted, list(client.objects.values()), "u")
     assert [verb for verb, _ in client.calls] == ["force"]
+
+
+def test_what_is_remembered_of_objects_has_a_bound_since_nobody_tells_that_one_is_gone(monkeypatch):
+    monkeypatch.setattr(apply, "NO_OPS", 3)
+    client = FakeClient()
+    applier = Applier(client)
+    for number in range(9):
+        raw = {"metadata": {**RAW["metadata"], "name": f"vlm-{number}"}}
+        of = service(f"vlm-{number}")
+        finished, template = sealed(plan(f"vlm-{number}"), of)
+        wanted = [m for m in render.objects(finished, template, of, owner_reference(raw)) if m["kind"] == "Service"]
+        applier.apply(wanted, [], "u")
+        applier.apply(wanted, [o for o in client.objects.values() if o["metadata"]["name"] == of.name], "u")
+    assert len(applier._no_ops) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vlm_api.plan import Sharing
 from vlm_operator.facts.nodes import node_facts
-from vlm_operator.facts.slices import by_node
+from vlm_operator.facts.slices import by_node, reduced
 
 
 def device(name="gpu-0", kind="gpu", product="NVIDIA H100 80GB HBM3", memory="81559Mi", capability="9.0.0", **more):
@@ -25,9 +25,10 @@ def resource_slice(*devices, node="dra", pool="dra", generation=1, count=1, driv
 
 
 def facts(*slices, labels=None, allocatable=None):
-    return node_facts(
-        {"metadata": {"name": "dra", "labels": labels or {}}, "status": {"allocatable": allocatable or {}}}, slices
-    )
+    node = {"metadata": {"name": "dra", "labels": labels or {}}, "status": {"allocatable": allocatable or {}}}
+    found = node_facts(node, slices)
+    assert node_facts(node, [{"spec": reduced(item)} for item in slices]) == found, "what the operator keeps is enough"
+    return found
 
 
 def test_a_node_without_labels_and_resource_is_described_by_its_slices():
@@ -97,3 +98,15 @@ def test_each_node_is_given_its_own_slices_and_those_without_a_node():
     of = by_node([own, other, free, {"spec": {"nodeName": ["odd"]}}])
     assert of("a") == [own, free]
     assert of("c") == [free]
+
+
+def test_of_hundreds_of_devices_that_are_alike_one_is_kept_and_nothing_that_no_plan_reads():
+    pages = {"consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "81559Mi"}}}]}
+    devices = [device(f"mig-{n}", kind="mig", memory="9984Mi", **pages) for n in range(200)]
+    for number, one in enumerate(devices):
+        one["attributes"] |= {"uuid": {"string": f"MIG-{number}"}, "profile": {"string": "1g.10gb"}}
+    kept = reduced(resource_slice(*devices))["devices"]
+    assert len(kept) == 200
+    assert len({id(one) for one in kept}) == 1
+    assert "consumesCounters" not in kept[0]
+    assert "uuid" not in kept[0]["attributes"]

@@ -1,0 +1,107 @@
+"""When a service is looked at again, whatever else comes of a reconcile. What it writes: tests/apiserver."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from unit.controller.fakes import FakeClient
+from unit.controller.test_reports import AtOnce
+from unit.render.samples import plan, service
+
+from vlm_api.plan import Finding, Severity
+from vlm_operator.controller import reconcile
+from vlm_operator.controller.cache import Cache
+from vlm_operator.controller.inventory import Inventory
+from vlm_operator.controller.observed import Observed
+from vlm_operator.controller.queue import Key
+from vlm_operator.controller.reconcile import MISSING_KIND_SECONDS, RESYNC_SECONDS, TIDY_SECONDS, Reconciler
+from vlm_operator.controller.reports import Reports
+from vlm_operator.kube import kinds
+from vlm_operator.kube.apply import Applier
+from vlm_operator.kube.events import Recorder
+from vlm_operator.kube.ownership import owner_reference
+from vlm_operator.kube.status import StatusWriter
+from vlm_operator.planning import StoredPlan
+from vlm_operator.render import inspection_job
+
+KEY = Key("default", "vlm")
+RAW: dict[str, Any] = {
+    "apiVersion": "vlmserve.dev/v1alpha1",
+    "kind": "VLMService",
+    "metadata": {"name": "vlm", "namespace": "default", "uid": "u", "resourceVersion": "1", "generation": 1},
+    "spec": {"model": {"uri": "hf://Qwen/Qwen3-VL-8B-Instruct"}},
+}
+JOB = inspection_job(service(), "image", owner_reference(RAW))
+
+
+class Client(FakeClient):
+    """Takes any status."""
+
+    def json_patch(self, kind: Any, namespace: str, name: str, patch: Any, *, subresource: str) -> dict[str, Any]:
+        return {**RAW, "status": patch[-1]["value"]}
+
+
+class Chooser:
+    """A choice that was made elsewhere."""
+
+    def __init__(self, stored: StoredPlan | None, seen: Observed) -> None:
+        self.chosen = stored, seen
+
+    def choose(self, *_: Any) -> tuple[StoredPlan | None, Observed]:
+        return self.chosen
+
+
+def reconciler(stored: StoredPlan | None, seen: Observed, *live: dict[str, Any]) -> Reconciler:
+    client, cache = Client(), Cache()
+    for found in (RAW, *live):
+        cache.store(kinds.VLM_SERVICE if found is RAW else kinds.JOB).see(found)
+    return Reconciler(
+        cache=cache,
+        chooser=Chooser(stored, seen),  # type: ignore[arg-type]
+        applier=Applier(client),  # type: ignore[arg-type]
+        recorder=Recorder(client, "me"),  # type: ignore[arg-type]
+        status=StatusWriter(client),  # type: ignore[arg-type]
+        inventory=Inventory(),
+        reports=Reports(threads=AtOnce()),
+        now=lambda: datetime(2026, 1, 1, tzinfo=timezone.utc),
+    )
+
+
+def refused(reason: str) -> tuple[StoredPlan, Observed]:
+    made = plan(findings=[Finding(severity=Severity.ERROR, reason=reason, message="no", path="spec.model")])
+    return StoredPlan(made, {}), Observed(plan=made)
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds"),
+    [("OutOfDeviceMemory", RESYNC_SECONDS), ("LeaderWorkerSetMissing", MISSING_KIND_SECONDS)],
+)
+def test_a_refused_plan_is_made_anew_soon_only_where_what_it_lacks_may_come_untold(reason: str, seconds: float):
+    # Each time all pods of the cluster are read, to see which devices are free.
+    assert reconciler(*refused(reason))(KEY).again_after_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("deleted", "seconds"),
+    [({}, TIDY_SECONDS), ({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}, RESYNC_SECONDS)],
+    ids=["there", "held by a finalizer of somebody"],
+)
+def test_a_job_that_is_to_go_is_looked_for_soon_but_not_without_end(deleted: dict[str, Any], seconds: float):
+    job = {**JOB, "metadata": {**JOB["metadata"], "uid": "j", "resourceVersion": "2", **deleted}}
+    assert reconciler(None, Observed(plan=plan()), job)(KEY).again_after_seconds == seconds
+
+
+def test_nothing_is_remembered_of_a_service_that_is_gone(monkeypatch: pytest.MonkeyPatch):
+    one = reconciler(*refused("OutOfDeviceMemory"))
+    one(KEY)
+    one.errors[KEY] = 1
+    one.drifts._turned[KEY] = one.shortages._turned[KEY] = 1.0
+    one.status._accepted[KEY] = "digest"
+    one.cache.store(kinds.VLM_SERVICE).see(RAW, deleted=True)
+    assert one(KEY) == reconcile.Outcome(None)
+    one.forget(KEY)
+    memories = (one.errors, one.drifts._turned, one.shortages._turned, one.status._accepted)
+    assert [len(memory) for memory in memories] == [0, 0, 0, 0]
+    assert (one.reports._answers, one.reports._asking) == ({}, {})
