@@ -45,6 +45,7 @@ class EngineProcess:
         self._pid = 0
         self._reader: threading.Thread | None = None
         self._has_listened = False
+        self._has_erred = False
 
     @property
     def pid(self) -> int:
@@ -139,9 +140,15 @@ class EngineProcess:
         self._pass_on(splitter.end())
 
     def _pass_on(self, block: str) -> None:
-        if block:
+        if not block:
+            return
+        try:
             for line in self._output.engine(block):
                 self._on_line(line)
+        except Exception as error:  # a fault of ours: who no longer reads stops the engine at its next line
+            if not self._has_erred:
+                self._has_erred = True
+                self._output.say(f"a fault of the runtime while it reads the log, which it goes on with: {error!r}")
 
 
 def adopt_orphans() -> None:

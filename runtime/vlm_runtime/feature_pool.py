@@ -17,11 +17,12 @@ _MIB: Final = 1 << 20
 # A start without CUDA IPC has no such line, and most lines of a serving engine have none of these words.
 _WORDS: Final = ("multimodal", "Multimodal", "MmItemMemoryPool")
 
+# Clients find their words in the log as well, and no number of theirs may be one that Python cannot take.
 # SGLang 0.5.16 to 0.5.23, multimodal/processors/base_processor.py, when the pool is made: its true size.
-_RESERVED: Final = re.compile(r"CUDA IPC multimodal feature pools reserve (\d+) MiB total on GPU \d+")
+_RESERVED: Final = re.compile(r"CUDA IPC multimodal feature pools reserve ([0-9]{1,12}) MiB total on GPU [0-9]+")
 # SGLang 0.5.12 to 0.5.23, multimodal/transport/cuda_ipc.py (before 0.5.18 in utils), once in each process.
 _POOL_FULL: Final = re.compile(
-    r"MmItemMemoryPool has no free chunk large enough for a [\d.]+ MiB tensor \(pool size: ([\d.]+) MiB\)"
+    r"MmItemMemoryPool has no free chunk large enough for a [0-9.]+ MiB tensor \(pool size: ([0-9]{1,12}(?:\.[0-9]+)?) MiB\)"
 )
 # SGLang 0.5.16 to 0.5.23, managers/mm_utils.py, once in each process.
 _SHARED_MEMORY_FULL: Final = re.compile(r"Failed to allocate shared memory for multimodal feature transport")
@@ -71,7 +72,8 @@ class PoolWatch:
             return False
         before = (self._reserved_bytes, len(self._logged))
         if match := _RESERVED.search(line):
-            self._reserved_bytes = int(match[1]) * _MIB
+            # The first one stands: the engine says it before it takes requests, and nobody can say it for the engine later.
+            self._reserved_bytes = self._reserved_bytes or int(match[1]) * _MIB
         elif match := _POOL_FULL.search(line):
             self._full_pool_bytes = round(float(match[1]) * _MIB)
             self._logged[Fallback.POOL_FULL] = None

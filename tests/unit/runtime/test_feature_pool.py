@@ -55,6 +55,22 @@ def test_the_true_size_is_read_where_the_engine_makes_the_pool_and_not_where_it_
     assert pool.seen() == FeaturePool(planned_bytes=3072 * MIB, size_bytes=1024 * MIB)
 
 
+def test_the_engines_own_word_on_the_pool_stands_against_what_clients_write_later() -> None:
+    pool = planned()
+    pool.read(RESERVED)
+    assert not pool.read(FROZEN)
+    assert pool.seen() == FeaturePool(planned_bytes=3072 * MIB, size_bytes=3072 * MIB)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1.2.3", "", "٣"])
+def test_what_is_no_size_says_nothing_of_the_pool(number: str) -> None:
+    pool = planned()
+    assert not pool.read(f"CUDA IPC multimodal feature pools reserve {number} MiB total on GPU 0")
+    assert not pool.read(
+        f"MmItemMemoryPool has no free chunk large enough for a 1 MiB tensor (pool size: {number} MiB)"
+    )
+
+
 def test_the_plugins_metric_tells_the_size_where_the_log_does_not() -> None:
     pool = planned()
     pool.told(pool_metrics(SIZES))

@@ -17,6 +17,8 @@ import pytest
 from unit.runtime.harness import Container
 
 from minicluster.ports import free_port
+from vlm_runtime.command import EngineCommand
+from vlm_runtime.engine_process import EngineProcess
 from vlm_runtime.failure import Exit, classify, fatal
 from vlm_runtime.output import KEPT_CHARACTERS, KEPT_LINES, Output
 from vlm_runtime.phases import phase_of
@@ -62,6 +64,41 @@ def test_what_clients_wrote_is_not_why_an_engine_ended_that_served(container: Ca
     os.kill(engine, signal.SIGKILL)
     assert run.wait_exit() == 1
     assert run.failure()["reason"] == "EngineKilled"
+
+
+def test_numbers_of_a_client_that_python_cannot_take_do_not_stop_the_log_and_with_it_the_engine(
+    container: Callable[..., Container],
+) -> None:
+    run = container()
+    run.wait_ready()
+    no_room = "MmItemMemoryPool has no free chunk large enough for a 1 MiB tensor (pool size: {} MiB)"
+    for words in (
+        f"CUDA IPC multimodal feature pools reserve {'9' * 5000} MiB total on GPU 0",
+        no_room.format("1.2.3"),
+        no_room.format("9" * 400),
+        "what came after",
+    ):
+        ask(run.engine_port, words)
+    run.wait_for(lambda: "what came after" in run.log(), "read on")
+    assert "a fault of the runtime" not in run.log()
+
+
+def test_a_fault_while_the_log_is_read_is_said_once_and_the_log_is_read_on(tmp_path: Path) -> None:
+    def fail(line: str) -> None:
+        raise ArithmeticError(line)
+
+    with (tmp_path / "log").open("wb", buffering=0) as stream:
+        words = "import time\nfor n in range(3):\n  print(n, flush=True)\n  time.sleep(0.2)"
+        command = EngineCommand((sys.executable, "-c", words), os.environ, free_port())
+        engine = EngineProcess(command, Output(stream, Redactor()), fail)
+        engine.start()
+        os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
+        engine.clear()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line for line in lines if "vlm-runtime" not in line] == ["0", "1", "2"]
+    assert [line.partition("vlm-runtime: ")[2] for line in lines if "vlm-runtime" in line] == [
+        "a fault of the runtime while it reads the log, which it goes on with: ArithmeticError('0')"
+    ]
 
 
 @pytest.mark.parametrize("words", ["Capture ", "error while attempting to bind on address ", "unable to write to "])
