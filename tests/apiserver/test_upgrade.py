@@ -65,12 +65,16 @@ def install(world: World, release: str) -> list[dict[str, Any]]:
 def test_an_upgrade_keeps_the_plan_and_replaces_no_pod(operator: Operator, world: World, release: str) -> None:
     manifests = install(world, release)
     (plan,) = [json.loads(m["data"]["plan.json"]) for m in manifests if m["kind"] == "ConfigMap"]
+    uids = {m["kind"]: world.get(m["kind"].lower(), m["metadata"]["name"])["metadata"]["uid"] for m in manifests}
     before = world.get("deployment", NAME)
     operator.start()
     eventually(
         lambda: world.plan_hash(NAME) == plan["hash"], seconds=30, what=lambda: world.get("vlms", NAME).get("status")
     )
     eventually(lambda: operator.metric("vlm_operator_queue_depth") == 0, seconds=30)
+    for kind in ("ConfigMap", "Deployment"):
+        (name,) = [m["metadata"]["name"] for m in manifests if m["kind"] == kind]
+        assert world.get(kind.lower(), name)["metadata"]["uid"] == uids[kind], f"{kind} was made anew"
     after = world.get("deployment", NAME)
     assert after["spec"]["template"] == before["spec"]["template"]
     assert after["metadata"]["generation"] == before["metadata"]["generation"]

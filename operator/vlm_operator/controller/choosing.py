@@ -62,7 +62,7 @@ class Chooser:
         again = known is not None and known.failure is not None and self._tries_again(raw, pods)
         if kept is not None and not again:
             self.inspector.tidy(jobs)
-            return kept, Observed(plan=kept.plan, inspection=recorded)
+            return kept, Observed(plan=kept.plan, kept=True, inspection=recorded)
         found: Inspection | Waiting
         if known is not None and not again:
             self.inspector.tidy(jobs)
@@ -77,7 +77,7 @@ class Chooser:
             shown = previous.plan if previous is not None else None
             return None, Observed(plan=shown, inspecting=found.message, inspection=recorded if again else None)
         if kept is not None and found.facts is None:
-            return kept, Observed(plan=kept.plan, inspection=found)
+            return kept, Observed(plan=kept.plan, kept=True, inspection=found)
         stored = self._plan(service, found)
         return stored, Observed(plan=stored.plan, inspection=found)
 

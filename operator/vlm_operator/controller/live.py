@@ -75,6 +75,18 @@ def previous_plan(owned: list[Json]) -> StoredPlan | None:
     return None
 
 
+def word_for_word(manifests: list[Json], owned: list[Json]) -> list[Json]:
+    """The same objects, with a plan that stays as it was written, maybe by another release. Written in other words it would
+    have to be deleted first, and an operator that ends in between has lost what it must not replace."""
+    written = {o["metadata"]["name"]: o.get("data") for o in owned if o["kind"] == "ConfigMap"}
+    return [
+        {**m, "data": written[m["metadata"]["name"]]}
+        if m["kind"] == "ConfigMap" and written.get(m["metadata"]["name"])
+        else m
+        for m in manifests
+    ]
+
+
 def workload_of(owned: list[Json], manifests: list[Json] | None = None) -> Json | None:
     """The live Deployment or LeaderWorkerSet; with ``manifests`` the one that is wanted."""
     names = {"Deployment", "LeaderWorkerSet"}

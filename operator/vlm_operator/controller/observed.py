@@ -62,6 +62,8 @@ class Observed:
 
     plan: ServingPlan | None = None
     """The plan in force, or the refused one; None where the spec is invalid, or while the first plan waits for facts."""
+    kept: bool = False
+    """True: it is the one before, word for word."""
     inspecting: str | None = None
     """What is waited for, while a Job reads the model's files for a new plan."""
     inspection: Inspection | None = None

@@ -27,6 +27,7 @@ from vlm_operator.controller.live import (
     previous_plan,
     recorded_inspection,
     unreadable,
+    word_for_word,
     workload_of,
 )
 from vlm_operator.controller.observed import Drift, Observed, Problem, replicas
@@ -168,7 +169,7 @@ class Reconciler:
             live = self._count_on(service, raw, labelled)
             return replace(seen, replicas=replicas(live))
         manifests = render.objects(stored.plan, stored.pod_template, service, owner_reference(raw), self.site)
-        manifests = keep_count(manifests, owned, service)
+        manifests = keep_count(word_for_word(manifests, owned) if seen.kept else manifests, owned, service)
         try:
             history = [o for o in labelled if is_owned(o, uid) and o["kind"] == kinds.REVISION.kind]
             present = revision(raw, stored.plan.spec_digest, stored.plan.hash, history, owner_reference(raw))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from unit.controller.fakes import FakeClient
 from unit.controller.test_reports import AtOnce
-from unit.render.samples import plan, service
+from unit.render.samples import plan, sealed, service
 
 from vlm_api.plan import Finding, Severity
+from vlm_operator import render
 from vlm_operator.controller import reconcile
 from vlm_operator.controller.cache import Cache
 from vlm_operator.controller.inventory import Inventory
@@ -55,8 +56,10 @@ class Chooser:
 
 def reconciler(stored: StoredPlan | None, seen: Observed, *live: dict[str, Any]) -> Reconciler:
     client, cache = Client(), Cache()
-    for found in (RAW, *live):
-        cache.store(kinds.VLM_SERVICE if found is RAW else kinds.JOB).see(found)
+    cache.store(kinds.VLM_SERVICE).see(RAW)
+    for found in live:
+        client.add(found)
+        cache.store(kinds.kind_of(found)).see(found)
     return Reconciler(
         cache=cache,
         chooser=Chooser(stored, seen),  # type: ignore[arg-type]
@@ -91,6 +94,22 @@ def test_a_refused_plan_is_made_anew_soon_only_where_what_it_lacks_may_come_unto
 def test_a_job_that_is_to_go_is_looked_for_soon_but_not_without_end(deleted: dict[str, Any], seconds: float):
     job = {**JOB, "metadata": {**JOB["metadata"], "uid": "j", "resourceVersion": "2", **deleted}}
     assert reconciler(None, Observed(plan=plan()), job)(KEY).again_after_seconds == seconds
+
+
+@pytest.mark.parametrize(("kept", "made_anew"), [(True, False), (False, True)])
+def test_a_plan_that_stays_is_left_as_another_release_has_written_it(kept: bool, made_anew: bool):
+    of = service(metadata=RAW["metadata"])
+    finished, template = sealed(plan(), of)
+    made = render.objects(finished, template, of, owner_reference(RAW))
+    live = [{**m, "metadata": {**m["metadata"], "uid": m["kind"], "resourceVersion": "3"}} for m in made]
+    (config_map,) = [m for m in live if m["kind"] == "ConfigMap"]
+    config_map["data"] = {**config_map["data"], "plan.json": config_map["data"]["plan.json"].replace("}", " }")}
+    one = reconciler(StoredPlan(finished, template), Observed(plan=finished, kept=kept), *live)
+    one(KEY)
+    client: Any = one.applier._client
+    assert [verb for verb, title in client.calls if title.startswith("ConfigMap/")][:1] == (
+        ["delete"] if made_anew else ["force"]
+    )
 
 
 def test_nothing_is_remembered_of_a_service_that_is_gone(monkeypatch: pytest.MonkeyPatch):
