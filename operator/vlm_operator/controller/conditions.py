@@ -18,7 +18,7 @@ _LOADED = frozenset(
 # What a pod asks of a node, and no node can ever give, whatever its memory.
 _HARDWARE_ERRORS = frozenset({"SharesAreNotDevices", "TensorParallelOverMIG", "TooManyDevices"})
 # Failures that mean that the model itself could not be found or read.
-_MODEL_FAILURES = frozenset({"ModelNotFound", "ModelAccessDenied", "HubUnreachable"})
+_MODEL_FAILURES = frozenset({"ModelNotFound", "ModelAccessDenied", "ModelUnreadable", "HubUnreachable"})
 
 
 def hardware_resolved(seen: Observed) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -100,7 +101,9 @@ def _name(manifest: Mapping[str, Any]) -> str:
 def _node(node: Mapping[str, Any]) -> dict[str, Any]:
     """A Node without its heartbeats, images, addresses and ordinary resources."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
-    labels = (node["metadata"].get("labels") or {}).items()
+    # Thousands of nodes have a hundred labels each, and most of them the same ones.
+    said = (node["metadata"].get("labels") or {}).items()
+    labels = [(sys.intern(str(k)), sys.intern(str(v))) for k, v in said if v is not None]
     return {
         "metadata": {"name": _name(node), "labels": {k: v for k, v in labels if k not in _NOISE}},
         "spec": {"taints": list(spec.get("taints") or []), "unschedulable": spec.get("unschedulable", False)},

@@ -51,8 +51,8 @@ log = logging.getLogger(__name__)
 RESYNC_SECONDS: Final = 600.0
 # A kind that the cluster lacks may be installed at any time, without an event.
 MISSING_KIND_SECONDS: Final = 30.0
-# The finding that refuses a plan for want of one.
-GROUPS_MISSING: Final = "LeaderWorkerSetMissing"
+# Findings that refuse a plan for such a kind, or for a claim, which nobody watches.
+UNTOLD: Final = frozenset({"LeaderWorkerSetMissing", "ClaimForOnePod"})
 # Nothing tells how long an image is being pulled but its age.
 PULLING_SECONDS: Final = 15.0
 TIDY_SECONDS: Final = 0.5
@@ -142,7 +142,7 @@ class Reconciler:
         if seen.inspecting is None and any(not job["metadata"].get("deletionTimestamp") for job in jobs):
             # They are removed once the status has what they said, and the status is written now.
             again = TIDY_SECONDS
-        if seen.problem is not None or _lacks_kind(seen):
+        if seen.problem is not None or _may_pass_untold(seen):
             again = min(again, MISSING_KIND_SECONDS)
         return Outcome(again, status)
 
@@ -299,10 +299,10 @@ def _owned(labelled: list[Json], uid: str) -> list[Json]:
     return [o for o in labelled if is_owned(o, uid) and o["kind"] != kinds.REVISION.kind]
 
 
-def _lacks_kind(seen: Observed) -> bool:
-    """Whether the plan waits for a kind. Whatever else refuses a plan changes with the spec, the model or a node, which is
-    told; and to plan anew reads the cluster's pods."""
-    return seen.plan is not None and any(error.reason == GROUPS_MISSING for error in seen.plan.errors)
+def _may_pass_untold(seen: Observed) -> bool:
+    """Whether what refuses the plan may go without an event. All else goes with the spec, the model or a node, of which
+    there is one; and to plan anew reads the cluster's pods."""
+    return seen.plan is not None and any(error.reason in UNTOLD for error in seen.plan.errors)
 
 
 def _key(raw: Json) -> Key:

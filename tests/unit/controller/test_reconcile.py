@@ -79,7 +79,11 @@ def refused(reason: str) -> tuple[StoredPlan, Observed]:
 
 @pytest.mark.parametrize(
     ("reason", "seconds"),
-    [("OutOfDeviceMemory", RESYNC_SECONDS), ("LeaderWorkerSetMissing", MISSING_KIND_SECONDS)],
+    [
+        ("OutOfDeviceMemory", RESYNC_SECONDS),
+        ("LeaderWorkerSetMissing", MISSING_KIND_SECONDS),
+        ("ClaimForOnePod", MISSING_KIND_SECONDS),
+    ],
 )
 def test_a_refused_plan_is_made_anew_soon_only_where_what_it_lacks_may_come_untold(reason: str, seconds: float):
     # Each time all pods of the cluster are read, to see which devices are free.

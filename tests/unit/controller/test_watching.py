@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -76,6 +77,17 @@ def test_a_node_that_goes_is_forgotten():
     assert inventory.see_node(node(), deleted=True)
     assert inventory.facts("nvidia.com/gpu") == ()
     assert inventory.labels("n") is None
+
+
+def test_labels_that_thousands_of_nodes_bear_are_kept_once():
+    inventory = Inventory()
+    for name in ("a", "b"):
+        inventory.see_node(
+            json.loads(json.dumps(node(name, **{"example.com/a-label-of-all": "of-all-nodes"}))), deleted=False
+        )
+    one, other = (sorted((inventory.labels(name) or {}).items()) for name in ("a", "b"))
+    assert one == other
+    assert all(a is b for pair in zip(one, other, strict=True) for a, b in zip(*pair, strict=True))
 
 
 def test_nodes_are_in_the_order_of_their_names_whatever_the_order_of_events():
