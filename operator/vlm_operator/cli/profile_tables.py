@@ -38,9 +38,7 @@ def print_stage(console: Console, service: str, stage: Stage) -> None:
     console.print(kernels)
     products = columns("GEMM", "M×N×K", "RUNS", "MS", "FLOP/BYTE", "TFLOP/S", "TB/S", "LIMITED BY")
     for gemm in stage.gemms()[:SHOWN]:
-        limit = (
-            "bandwidth" if gemm.limited_by_bandwidth(stage.device) else "arithmetic" if stage.device else "not known"
-        )
+        limit = {True: "bandwidth", False: "arithmetic", None: "not known"}[gemm.limited_by_bandwidth(stage.device)]
         products.add_row(
             INDENT + gemm.name,
             gemm.shape,

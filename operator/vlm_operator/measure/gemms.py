@@ -37,9 +37,13 @@ DEVICES: Final = (
     (("h100", "nvl"), Device("H100 NVL", 835.0, 3.9)),
     (("h800",), Device("H800 SXM", 989.0, 3.35)),
     (("h200",), Device("H200 SXM", 989.0, 4.8)),
+    (("h200", "nvl"), Device("H200 NVL", 835.0, 4.8)),
     (("h20",), Device("H20", 148.0, 4.0)),
     (("gh200",), Device("GH200", 990.0, 4.0)),
-    (("a100",), Device("A100 SXM", 312.0, 2.039)),
+    (("a100",), Device("A100 80GB SXM", 312.0, 2.039)),
+    (("a100", "pcie"), Device("A100 80GB PCIe", 312.0, 1.935)),
+    (("a100", "40gb"), Device("A100 40GB", 312.0, 1.555)),
+    (("a100", "pcie", "40gb"), Device("A100 40GB", 312.0, 1.555)),
     (("l40s",), Device("L40S", 362.0, 0.864)),
     (("b200",), Device("B200", 2250.0, 8.0)),
 )
@@ -92,10 +96,15 @@ class Gemm:
         moved = BYTES_PER_NUMBER * (self.m * self.k + self.k * self.n + self.m * self.n)
         return self.batch * moved * self.count / self.total_us / 1e6
 
-    def limited_by_bandwidth(self, device: Device | None) -> bool:
-        """Whether the device's memory, not its arithmetic, sets how fast this can run."""
-        reached = self.flops_per_byte
-        return device is not None and reached is not None and reached < device.ridge
+    def limited_by_bandwidth(self, device: Device | None) -> bool | None:
+        """Whether the device's memory, not its arithmetic, sets how fast this can run; None where that is not known."""
+        most = self.flops_per_byte
+        if device is None or most is None:
+            return None
+        if most < device.ridge:
+            return True
+        # With the rows alone it may be any number below.
+        return None if self.n is None or self.k is None else False
 
     @property
     def shape(self) -> str:

@@ -26,7 +26,7 @@ def profile_report(
     parts = [paragraph(f"{stage.name}: {stage.sentence()}.", "verdict") for stage in stages]
     bars = {}
     for stage in stages:
-        whole = stage.trace.work_us + stage.trace.idle_us
+        whole = stage.trace.work_us + stage.trace.idle_us or 1.0
         amounts = {work.value: 100 * time / whole for work, time in stage.by_work().items()}
         bars[stage.name] = {**amounts, IDLE: 100 * stage.trace.idle_us / whole}
     kinds = [*(work.value for work in Work), IDLE]
@@ -41,8 +41,9 @@ def profile_report(
 
 def _stage(stage: Stage) -> list[str]:
     trace = stage.trace
+    work_us = trace.work_us or 1.0  # kernels may be shorter than the profiler's clock tells
     rows: list[tuple[object, ...]] = [
-        (work.value, f"{time / 1000:,.2f}", f"{time / trace.work_us:.1%}") for work, time in stage.by_work().items()
+        (work.value, f"{time / 1000:,.2f}", f"{time / work_us:.1%}") for work, time in stage.by_work().items()
     ]
     rows.append((IDLE, f"{trace.idle_us / 1000:,.2f}", ""))
     largest = [
@@ -52,7 +53,7 @@ def _stage(stage: Stage) -> list[str]:
             shapes(k.shapes),
             k.count,
             f"{k.total_us / 1000:,.2f}",
-            f"{k.total_us / trace.work_us:.1%}",
+            f"{k.total_us / work_us:.1%}",
         )
         for k in stage.kernels()
         if k.work is not Work.HOST
@@ -66,7 +67,7 @@ def _stage(stage: Stage) -> list[str]:
             number(g.flops_per_byte, "≤ " if g.n is None else ""),
             number(g.teraflops),
             number(g.terabytes),
-            "yes" if g.limited_by_bandwidth(stage.device) else "" if stage.device else "not known",
+            {True: "yes", False: "", None: "not known"}[g.limited_by_bandwidth(stage.device)],
         )
         for g in stage.gemms()
     ]

@@ -8,6 +8,8 @@ from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from vlm_api.names import ENGINE_PORT
 from vlm_api.spec import SecretKeyRef
 from vlm_operator.errors import InvalidInput
@@ -77,13 +79,20 @@ def service_url(name: str, namespace: str, certificate: str | None) -> str:
 
 def checked_url(text: str, option: str = "--against") -> str:
     """A server's address without ``/v1``. Raises InvalidInput for what is none, or carries a password."""
-    parts = urlsplit(text)
+    nowhere = InvalidInput(option, f"{text!r} is no address: write http://HOST:PORT, as pods of the cluster reach it")
+    # Python takes tabs and line breaks out, and sends nothing with a space or another letter in it.
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise nowhere
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise nowhere from error
     try:
         port = parts.port
     except ValueError as error:
         raise InvalidInput(option, f"{text!r}: the port is no number up to 65535") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise InvalidInput(option, f"{text!r} is no address: write http://HOST:PORT, as pods of the cluster reach it")
+        raise nowhere
     if parts.hostname in ("localhost", "0.0.0.0", "::1") or parts.hostname.startswith("127."):
         raise InvalidInput(
             option,
@@ -98,11 +107,14 @@ def checked_url(text: str, option: str = "--against") -> str:
 
 
 def secret_reference(text: str, option: str = "--against-key") -> SecretKeyRef:
-    """``NAME:KEY`` as a reference. Raises InvalidInput."""
+    """``NAME:KEY`` as a reference. Raises InvalidInput, without the text: it may be the key itself."""
     name, _, key = text.partition(":")
-    if not name or not key:
-        raise InvalidInput(option, f"{text!r} is no reference: write SECRET:KEY, a Secret of the service's namespace")
-    return SecretKeyRef(name=name, key=key)
+    try:
+        return SecretKeyRef(name=name, key=key)
+    except ValidationError as error:
+        raise InvalidInput(
+            option, "is no reference: write SECRET:KEY, a Secret of the service's namespace and the key in it"
+        ) from error
 
 
 def tokenizer_of(args: Sequence[str]) -> str:

@@ -186,7 +186,13 @@ def test_a_servers_address_is_taken_with_or_without_v1(text: str, expected: str)
     assert checked_url(text) == expected
 
 
-@pytest.mark.parametrize("text", ["ftp://x", "http://", "http://u:p@x", "http://x:99999", "http://x/v1?a=b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ftp://x", "http://", "http://u:p@x", "http://x:99999", "http://x/v1?a=b", "http://[::1", "http://a b:8000",
+        "http://a\n:8000", "http://ü:8000",
+    ],
+)  # fmt: skip
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="--against"):
         checked_url(text)
@@ -200,8 +206,13 @@ def test_an_address_that_means_the_loads_own_pod_is_refused(text: str) -> None:
 
 def test_a_secret_is_named_with_its_key() -> None:
     assert secret_reference("name:api-key") == SecretKeyRef(name="name", key="api-key")
-    with pytest.raises(InvalidInput, match="SECRET:KEY"):
-        secret_reference("sk-something-secret")
+
+
+@pytest.mark.parametrize("text", ["sk-something-secret", "name:", ":key", "A_b:key", "name:a:b"])
+def test_what_is_no_reference_is_refused_and_not_repeated_since_it_may_be_the_key(text: str) -> None:
+    with pytest.raises(InvalidInput, match="SECRET:KEY") as refused:
+        secret_reference(text)
+    assert text not in str(refused.value)
 
 
 @pytest.mark.parametrize(

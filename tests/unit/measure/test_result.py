@@ -168,3 +168,12 @@ def test_the_status_keeps_the_best_point_of_a_curve() -> None:
     assert (found.concurrency, found.requests_per_second, found.failures) == (64, 20.0, 0)
     assert (found.plan_hash, found.time) == ("ab12", "2026-11-29T12:00:00Z")
     assert summary("ab12", result([]), NOW) is None
+
+
+def test_a_concurrency_at_which_requests_failed_is_not_kept_as_the_best() -> None:
+    """The 20 of 40 that were answered had the server for themselves."""
+    rounds = [round_at(n, 0, 4.0, concurrency=8) for n in range(1, 7)]
+    rounds += [round_at(n, 0, 1.0, concurrency=64, failed=20) for n in range(1, 7)]
+    found = summary("ab12", result(rounds, load=CURVE), NOW)
+    assert found is not None
+    assert (found.concurrency, found.failures, found.requests_per_second) == (8, 0, 10)
