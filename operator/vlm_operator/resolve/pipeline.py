@@ -30,6 +30,7 @@ USER: tuple[Rule, ...] = (
     refusals.another_server,
     refusals.own_devices,
     refusals.shapes,
+    refusals.drafts,
     attention.consistent,
     user.no_to_cuda_ipc,
     doors.control_paths,

@@ -85,6 +85,45 @@ def test_values_that_the_engine_asserts_against_are_refused(args, says):
         plan(service(engine=engine(*args)))
 
 
+EAGLE = ("--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", "org/draft")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--speculative-eagle-topk", "4"], "only beside speculative_num_steps"),
+        (["--speculative-num-draft-tokens", "8"], "only beside speculative_num_steps"),
+        (
+            ["--speculative-num-steps", "3", "--speculative-eagle-topk", "4", "--attention-backend", "trtllm_mha"],
+            "trtllm_mha checks no more than one draft at a time, and speculative_eagle_topk is 4",
+        ),
+    ],
+)
+def test_drafts_that_the_engine_asserts_against_are_refused(args, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan(service(engine=engine(*EAGLE, *args)))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        EAGLE,
+        (
+            *EAGLE,
+            "--speculative-num-steps",
+            "3",
+            "--speculative-eagle-topk",
+            "4",
+            "--speculative-num-draft-tokens",
+            "8",
+        ),
+        ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "8"),
+    ],
+)
+def test_drafts_that_the_engine_takes_are_not_refused(args):
+    assert not plan(service(engine=engine(*args))).errors
+
+
 def test_fewer_images_allowed_than_declared_are_told():
     args = engine("--limit-mm-data-per-request", '{"image": 2}')
     (finding,) = of("ImagesRefused", plan(service(workload=images(perRequest=4), engine=args)))

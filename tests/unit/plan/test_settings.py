@@ -269,10 +269,10 @@ B200 = node("b200", "NVIDIA-B200", 183_359, "10.0")
         ({"kv_cache_dtype": "fp8_e5m2", "enable_deterministic_inference": True}, node(), "triton", "flashinfer"),
         ({"kv_cache_dtype": "fp8_e4m3"}, node(), "fa3", "flashinfer"),
         ({"kv_cache_dtype": "fp8_e5m2"}, a100(), "flashinfer", "flashinfer"),
-        (EAGLE | {"speculative_eagle_topk": 4}, node(), "flashinfer", "flashinfer"),
-        (EAGLE | {"speculative_eagle_topk": 1}, node(), "fa3", "flashinfer"),
-        (EAGLE | {"speculative_eagle_topk": 4}, B200, "flashinfer", "flashinfer"),
-        (EAGLE | {"speculative_eagle_topk": 1}, B200, "trtllm_mha", "trtllm_mha"),
+        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 4}, node(), "flashinfer", "flashinfer"),
+        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 1}, node(), "fa3", "flashinfer"),
+        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 4}, B200, "flashinfer", "flashinfer"),
+        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 1}, B200, "trtllm_mha", "trtllm_mha"),
     ],
 )
 def test_an_attention_backend_that_the_engine_gives_up_is_not_expected(settings, hardware, base, decode):
@@ -366,6 +366,14 @@ def test_what_the_engine_would_refuse_on_any_cluster_is_refused_as_input(spec, p
     with pytest.raises(InvalidInput, match=says) as refused:
         plan(service(**spec))
     assert refused.value.path == path
+
+
+@pytest.mark.parametrize(("algorithm", "limit"), [("NGRAM", 48), ("eagle3", 48), (None, None)])
+def test_the_running_limit_that_speculative_decoding_brings_is_expected_where_no_other_is_declared(algorithm, limit):
+    settings = {} if algorithm is None else {"speculative_algorithm": algorithm}
+    engine = {"version": "0.5.23", "settings": settings}
+    assert plan(service(workload={}, engine=engine)).setting("max_running_requests").expected == limit
+    assert values(plan(service(engine=engine)))["max_running_requests"] == 400
 
 
 def test_enforced_images_become_limits_of_the_engine():

@@ -33,6 +33,10 @@ THE_SET: dict[str, Any] = {
     "radix_eviction_policy": "priority",
     "prefill_decode_interval": 22,
 }
+# Requests that run at once with speculative decoding where nobody says otherwise, and the algorithms that do so
+# (arg_groups/speculative_hook.py).
+SPECULATIVE_LIMIT = 48
+LIMITED_ALGORITHMS = ("DFLASH", "DSPARK", "EAGLE", "EAGLE3", "FROZEN_KV_MTP", "NEXTN", "NGRAM", "STANDALONE")
 OVERRIDDEN = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
 
 
@@ -48,6 +52,8 @@ def fill_expected(context: Context, declared: Declared) -> None:
         return
     else:
         choices = _choices(context, declared)
+    if str(declared.value("speculative_algorithm")).upper() in LIMITED_ALGORITHMS:
+        choices["max_running_requests"] = SPECULATIVE_LIMIT
     for setting in list(declared):
         if setting.name in choices and context.knows(setting.name):
             declared.fill_expected(setting.name, choices[setting.name])
