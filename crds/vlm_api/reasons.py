@@ -37,7 +37,26 @@ FAILURES: Final[dict[str, str]] = {
         "in spec.model.tokenSecretRef."
     ),
     "HubUnreachable": (
-        "The hub did not answer. See to the cluster's way out, or give the files by a claim, pvc://CLAIM/PATH."
+        "The hub did not answer, broke off, or takes no more requests for now (429). See to the cluster's way out; a token "
+        "in spec.model.tokenSecretRef raises the hub's limits; or give the files by a claim, pvc://CLAIM/PATH."
+    ),
+    "ModelUnreadable": (
+        "The model's files are damaged: a download or a copy that broke off, or Git LFS's pointers in the files' place. "
+        "Put the files there again."
+    ),
+    "PermissionDenied": (
+        "The engine's user may not read or write a file. Let the pod's user or group do so: by the rights in the claim, or "
+        "by the securityContext in spec.template."
+    ),
+    "DriverUnusable": (
+        "CUDA finds no driver in the pod, or none that it can use. Set spec.hardware.runtimeClassName where the cluster "
+        "needs it (often nvidia), and hold the node's driver against the CUDA of the engine's image; on nodes with "
+        "NVSwitch the fabric manager must run."
+    ),
+    "GroupIncomplete": (
+        "Another pod of the group did not come, or did not load its part of the model, in time. Look at the group's other "
+        "pods: an image that is still pulled, a slower download, a failure of their own. A claim that all of them read, "
+        "pvc://CLAIM/PATH, saves the downloads."
     ),
     "SharedMemoryFull": (
         "/dev/shm is full. Raise spec.sharedMemorySize, or remove it so that it is computed; it counts against the "

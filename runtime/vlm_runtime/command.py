@@ -13,6 +13,9 @@ from vlm_runtime.sglang import ENV_GUARD
 
 # The engine's rendezvous between the pods of a group.
 GROUP_PORT: Final = 20000
+# How long its members wait for each other. PyTorch's own 10 minutes for NCCL are less than a node may need to pull the
+# engine's image, for which the plan gives a start 20 minutes; for gloo they are these 30.
+GROUP_TIMEOUT_SECONDS: Final = 1800
 
 # SGLang waits up to a minute for dumps of a crash before it ends: without them the pod is back sooner.
 _DEFAULTS: Final = {
@@ -92,6 +95,8 @@ def engine_command(
     if plan.runtime.nodes > 1:
         rank, group = _group(plan.runtime.nodes, environ)
         args += group
+        if option(args, "--dist-timeout") is None:
+            args += ["--dist-timeout", str(GROUP_TIMEOUT_SECONDS)]
         head = environ["LWS_LEADER_ADDRESS"]
     listens_on = _port(option(args, "--port"))
     env[ENV_GUARD] = str(listens_on)

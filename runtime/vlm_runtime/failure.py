@@ -37,12 +37,34 @@ _SHARED_MEMORY: Final = re.compile(
 _BUS_ERROR: Final = re.compile(r"crashed with exit code -7\b|exitcode=-7\b|\bSIGBUS\b|^Bus error")
 # To whom may not see a repository, the hub says that there is none.
 _DENIED: Final = re.compile(
-    r"GatedRepoError|trying to access a gated repo|\b40[13] Client Error|Client error '40[13]\b"
+    r"GatedRepoError|trying to access a gated repo|\b40[13] Client Error|Client error '40[13]\b|HfHubHTTPError: 40[13]\b"
 )
+# Of huggingface_hub 0.36, which asks by requests, and 1.33, by httpx; large files come by xet, which has words of its own.
 _NO_HUB: Final = re.compile(
     r"We couldn't connect to '|LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
-    r"|^(?:httpx|httpcore|requests\.exceptions|urllib3\.exceptions)\S*\.(?:Connect\w*|ReadTimeout|MaxRetryError|NameResolutionError)\b"
+    r"|^(?:httpx|httpcore|requests\.exceptions|urllib3\.exceptions)\S*\."
+    r"(?:Connect\w*|(?:Read|Write|Pool)Timeout|(?:Read|Write)Error|RemoteProtocolError|ProxyError|SSLError"
+    r"|ChunkedEncodingError|ProtocolError|IncompleteRead|MaxRetryError|NameResolutionError)\b"
+    r"|^(?:huggingface_hub|requests\.exceptions)\S*HTTPError: (?:Server error '|Client error ')?(?:408|425|429|5\d\d)\b"
+    r"|^RuntimeError: .*\bCAS (?:[Ss]ervice|Client) [Ee]rror|^OSError: Consistency check failed"
+    r"|^OSError: There was a specific connection error"
 )
+# safetensors, PyTorch's pickles, and transformers of config.json.
+_DAMAGED: Final = re.compile(
+    r"SafetensorError: |UnpicklingError: invalid load key|^OSError: It looks like the config file at .* is not a valid JSON"
+)
+_PERMISSION: Final = re.compile(
+    r"^PermissionError: \[Errno 13\]|^OSError: (?:PermissionError at /|\[Errno 30\] Read-only file system)"
+)
+# PyTorch of CUDA, as a warning or an error, and SGLang where PyTorch says that there is none.
+_DRIVER: Final = re.compile(
+    r"CUDA initialization: |Unexpected error from cudaGetDeviceCount|No CUDA GPUs are available|Found no NVIDIA driver"
+    r"|NVIDIA driver on your system is too old|CUDA driver version is insufficient|no CUDA-capable device is detected"
+    r"|CUDA error: (?:system not yet initialized|system has unsupported display driver|forward compatibility was attempted)"
+    r"|libcuda\.so\.1: cannot open shared object file|No accelerator \(CUDA|^RuntimeError: nvidia-smi (?:not found|error|failed)"
+)
+# PyTorch, where members of a group find together, and SGLang, where they wait for each other's weights.
+_GROUP: Final = re.compile(r"Dist(?:Store|Network)Error: |there are other ranks that didn't finish loading")
 _MODEL: Final = re.compile(
     r"RepositoryNotFoundError|RevisionNotFoundError|EntryNotFoundError|HFValidationError"
     r"|Repo id must be in the form|is not a local folder and is not a valid model identifier"
@@ -52,7 +74,7 @@ _MODEL: Final = re.compile(
 )
 # What the hub's library says of a folder that is not there: it takes the path for a name.
 _MISLEADING: Final = re.compile(r"HFValidationError|Repo id must be in the form|valid model identifier")
-_OF_THE_MODEL: Final = frozenset({"ModelNotFound", "ModelAccessDenied", "HubUnreachable"})
+_OF_THE_MODEL: Final = frozenset({"ModelNotFound", "ModelAccessDenied", "ModelUnreadable", "HubUnreachable"})
 _ARGUMENT: Final = re.compile(r"^\S.*: error: ")
 _SCHEDULER: Final = re.compile(
     r"Scheduler hit an exception|Subprocess scheduler\S* .*crashed|Rank \d+ scheduler (?:is dead|died)"
@@ -101,12 +123,15 @@ def classify(
     device: str,
     shared_memory_full: bool = False,
     model: str = "",
+    nvml: str | None = None,
+    in_group: bool = False,
 ) -> Failure:
     """One reason for an exit that nobody asked for.
 
     ``lines``: the last lines of the engine's log, redacted, oldest first. ``oom_kills``: processes in this container
     that the kernel killed for memory since the start. ``device``: the plan's, ``cuda`` or ``cpu``. ``model``: a sentence
-    about where the model should be, which comes first where it could not be read.
+    about where the model should be, which comes first where it could not be read. ``nvml``: what NVML said where it could
+    not be asked, which comes first where CUDA finds no driver. ``in_group``: the pod is one of several that serve together.
     """
     lines = [_COLOUR.sub("", line[:_READ_CHARACTERS]) for line in lines]
     when = "while serving" if was_ready else "during its start"
@@ -114,8 +139,16 @@ def classify(
     shown = last_lines(errors or lines)
     detail = f"The engine ended {when} with {ended}."
     reason = _reason(
-        ended, lines, was_ready=was_ready, oom_kills=oom_kills, device=device, shared_memory_full=shared_memory_full
+        ended,
+        lines,
+        was_ready=was_ready,
+        oom_kills=oom_kills,
+        device=device,
+        shared_memory_full=shared_memory_full,
+        in_group=in_group,
     )
+    if reason == "DriverUnusable" and nvml:
+        detail = f"{nvml[:1].upper()}{nvml[1:]}. {detail}"
     if reason in _OF_THE_MODEL and model:
         detail = f"{model} {detail}"
         errors = [line for line in errors if not _MISLEADING.search(line)]
@@ -137,7 +170,14 @@ def fatal(line: str) -> Failure | None:
 
 
 def _reason(
-    ended: Exit, lines: Sequence[str], *, was_ready: bool, oom_kills: int, device: str, shared_memory_full: bool
+    ended: Exit,
+    lines: Sequence[str],
+    *,
+    was_ready: bool,
+    oom_kills: int,
+    device: str,
+    shared_memory_full: bool,
+    in_group: bool,
 ) -> str:
     def said(sign: re.Pattern[str]) -> bool:
         return any(sign.search(line) for line in lines)
@@ -157,7 +197,7 @@ def _reason(
         return "PortInUse"
     if ended.code == 2 and said(_ARGUMENT):
         return "BadArgument"
-    if not was_ready and (missing := _model_reason(said)):
+    if not was_ready and (missing := _missing(said, device=device, in_group=in_group)):
         return missing
     if not was_ready and (ended.code == 1 or (said(_SCHEDULER) and said(_CONFIGURATION))):
         return "ConfigurationError"
@@ -166,12 +206,19 @@ def _reason(
     return "EngineExited" if ended.signal is None else "EngineKilled"
 
 
-def _model_reason(said: Callable[[re.Pattern[str]], bool]) -> str | None:
-    if said(_DENIED):
-        return "ModelAccessDenied"
-    if said(_NO_HUB):
-        return "HubUnreachable"
-    return "ModelNotFound" if said(_MODEL) else None
+def _missing(said: Callable[[re.Pattern[str]], bool], *, device: str, in_group: bool) -> str | None:
+    """What a start did not find. A driver first, without which nothing else counts; other pods last, which wait in vain."""
+    if device == "cuda" and said(_DRIVER):
+        return "DriverUnusable"
+    signs = {
+        "PermissionDenied": _PERMISSION,
+        "ModelAccessDenied": _DENIED,
+        "HubUnreachable": _NO_HUB,
+        "ModelUnreadable": _DAMAGED,
+        "ModelNotFound": _MODEL,
+    }
+    found = next((reason for reason, sign in signs.items() if said(sign)), None)
+    return found or ("GroupIncomplete" if in_group and said(_GROUP) else None)
 
 
 def last_lines(lines: Sequence[str]) -> list[str]:

@@ -93,7 +93,7 @@ def find_hardware(nvml: Nvml | None) -> FoundHardware:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        return FoundHardware(note=f"there is no NVIDIA driver in this pod: {error}")
+        return FoundHardware(note=f"the NVIDIA driver's library cannot be used in this pod: {error}")
     try:
         gpus = list(_gpus(nvml))
         lost = [f"GPU {index} does not answer: {gpu.why}" for index, gpu in gpus if isinstance(gpu, _Lost)]

@@ -102,6 +102,12 @@ class RuntimeState:
         with self._lock:
             self._hardware = hardware
 
+    @property
+    def nvml_note(self) -> str | None:
+        """What NVML lacked, where it lacked something."""
+        with self._lock:
+            return self._hardware.note
+
     def became_ready(self, first_image_seconds: float | None) -> None:
         """The engine serves. None: this pod answers no requests itself."""
         with self._lock:

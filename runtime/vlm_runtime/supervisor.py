@@ -233,5 +233,7 @@ class Supervisor:
                 device=self._plan.hardware.device,
                 shared_memory_full=is_full(),
                 model=about_model(self._plan),
+                nvml=self._state.nvml_note,
+                in_group=self._plan.runtime.nodes > 1,
             )
         )

@@ -184,6 +184,7 @@ parser.add_argument("--max-running-requests", type=int)
 parser.add_argument("--nnodes")
 parser.add_argument("--node-rank")
 parser.add_argument("--dist-init-addr")
+parser.add_argument("--dist-timeout")
 args = parser.parse_known_args()[0] if TOLD.get("unknown_flags") else parser.parse_args()
 
 time.sleep(TOLD.get("start_seconds", 0.0))

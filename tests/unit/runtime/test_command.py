@@ -6,7 +6,7 @@ import pytest
 from unit.runtime.harness import make_plan
 
 from vlm_runtime.__main__ import options
-from vlm_runtime.command import BadApiKey, BadEnvironment, EngineCommand, engine_command
+from vlm_runtime.command import BadApiKey, BadEnvironment, EngineCommand, engine_command, option
 
 LAUNCHER = ["python3", "-m", "sglang.launch_server"]
 
@@ -101,8 +101,19 @@ def test_one_node_is_the_head_whatever_the_environment_says() -> None:
 def test_a_pod_of_a_group_joins_it(leader: str, address: str) -> None:
     group = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": leader}
     found = command(group, runtime={"nodes": 2})
-    assert found.argv[-6:] == ("--nnodes", "2", "--node-rank", "1", "--dist-init-addr", address)
+    assert found.argv[-8:-2] == ("--nnodes", "2", "--node-rank", "1", "--dist-init-addr", address)
     assert not found.is_head
+
+
+@pytest.mark.parametrize(
+    ("args", "seconds"), [([], "1800"), (["--dist-timeout", "60"], "60"), (["--dist-timeout=60"], "60")]
+)
+def test_members_wait_for_a_node_that_still_pulls_the_image_or_as_long_as_the_user_says(
+    args: list[str], seconds: str
+) -> None:
+    group = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "a"}
+    assert option(command(group, engine={"args": args}, runtime={"nodes": 2}).argv, "--dist-timeout") == seconds
+    assert option(command(engine={"args": []}).argv, "--dist-timeout") is None
 
 
 @pytest.mark.parametrize("missing", ["LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"])

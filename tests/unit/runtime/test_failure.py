@@ -63,6 +63,116 @@ ENDS = {
         "ModelNotFound", Exit(code=1), False,
         ["huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error. (Request ID: x)"],
     ),
+    "a hub that takes no more requests": (
+        "HubUnreachable", Exit(signal=9), False,
+        [
+            *HIT, "huggingface_hub.errors.HfHubHTTPError: 429 Too Many Requests for url: https://hub/org/m/model.safetensors.",
+            *SIGQUIT,
+        ],
+    ),
+    "a hub that takes no more requests, as huggingface_hub 0.36 says it": (
+        "HubUnreachable", Exit(signal=9), False,
+        [*HIT, "huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://hub/x", *SIGQUIT],
+    ),
+    "a hub in trouble": (
+        "HubUnreachable", Exit(signal=9), False,
+        [
+            *HIT, "huggingface_hub.errors.HfHubHTTPError: Server error '503 Service Unavailable' for url 'https://hub/org/m'",
+            *SIGQUIT,
+        ],
+    ),
+    "a hub in trouble, as huggingface_hub 0.36 says it": (
+        "HubUnreachable", Exit(signal=9), False,
+        [*HIT, "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://hub/org/m", *SIGQUIT],
+    ),
+    "a download that broke off": (
+        "HubUnreachable", Exit(signal=9), False,
+        [
+            *HIT, "httpx.RemoteProtocolError: peer closed connection without sending complete message body (received 1000 "
+            "bytes, expected 3000000)", *SIGQUIT,
+        ],
+    ),
+    "a download that was reset": (
+        "HubUnreachable", Exit(signal=9), False, [*HIT, "httpx.ReadError: [Errno 104] Connection reset by peer", *SIGQUIT],
+    ),
+    "a download that broke off, as huggingface_hub 0.36 says it": (
+        "HubUnreachable", Exit(signal=9), False,
+        [
+            *HIT, "requests.exceptions.ChunkedEncodingError: ('Connection broken: IncompleteRead(1000 bytes read, 2999000 "
+            "more expected)', IncompleteRead(1000 bytes read, 2999000 more expected))", *SIGQUIT,
+        ],
+    ),
+    "a download by xet that finds no server": (
+        "HubUnreachable", Exit(signal=9), False,
+        [
+            *HIT, "RuntimeError: Task error: File reconstruction error: CAS Client Error: Request middleware error: error "
+            "sending request for url (http://127.0.0.1:9/v2/reconstructions/dd)", *SIGQUIT,
+        ],
+    ),
+    "a download by hf_xet 1.2 that finds no server": (
+        "HubUnreachable", Exit(signal=9), False,
+        [
+            *HIT, "RuntimeError: Data processing error: CAS service error : ReqwestMiddleware Error: Request failed after 5 "
+            "retries", *SIGQUIT,
+        ],
+    ),
+    "a disk that is full of what xet brings": (
+        "DiskFull", Exit(signal=9), False,
+        [*HIT, "RuntimeError: Data processing error: I/O error: No space left on device (os error 28)", *SIGQUIT],
+    ),
+    "a token whose rights do not suffice": (
+        "ModelAccessDenied", Exit(signal=9), False,
+        [
+            *HIT, "huggingface_hub.errors.HfHubHTTPError: 403 Forbidden: Please enable access to public gated repositories.",
+            "Cannot access content at: https://hub/org/m/resolve/main/model.safetensors.",
+            "Make sure your token has the correct permissions.", *SIGQUIT,
+        ],
+    ),
+    "Git LFS's pointers in the weights' place": (
+        "ModelUnreadable", Exit(signal=9), False,
+        [*HIT, "safetensors_rust.SafetensorError: Error while deserializing header: header too large", *SIGQUIT],
+    ),
+    "weights whose copy broke off": (
+        "ModelUnreadable", Exit(signal=9), False,
+        [
+            *HIT, "safetensors._safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file "
+            "not fully covered", *SIGQUIT,
+        ],
+    ),
+    "a claim that the engine's user may not write to": (
+        "PermissionDenied", Exit(code=1), False,
+        ["PermissionError: [Errno 13] Permission denied: '/var/cache/vlmserve/huggingface'"],
+    ),
+    "a model whose files the engine's user may not read": (
+        "PermissionDenied", Exit(code=1), False,
+        ["PermissionError: [Errno 13] Permission denied: '/models/qwen3-vl/config.json'"],
+    ),
+    "a volume that cannot be written to": (
+        "PermissionDenied", Exit(code=1), False, ["OSError: [Errno 30] Read-only file system: '/models/.cache'"],
+    ),
+    "a pod without a driver": (
+        "DriverUnusable", Exit(code=1), False,
+        [
+            "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+            "RuntimeError: No accelerator (CUDA, XPU, HPU, NPU, MUSA, MPS) or platform plugin is available.",
+        ],
+    ),
+    "a driver that is too old for the image": (
+        "DriverUnusable", Exit(code=1), False,
+        [
+            "torch/cuda/__init__.py:190: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found "
+            "version 12040).",
+            "RuntimeError: No accelerator (CUDA, XPU, HPU, NPU, MUSA, MPS) or platform plugin is available.",
+        ],
+    ),
+    "GPUs whose fabric manager does not run": (
+        "DriverUnusable", Exit(signal=9), False,
+        [*HIT, "RuntimeError: CUDA error: system not yet initialized", *SIGQUIT],
+    ),
+    "members that did not come, where the pod is alone": (
+        "SchedulerDied", Exit(signal=9), False,
+        [*HIT, "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 joined.", *SIGQUIT],
+    ),
     "a disk that the model does not fit on": (
         "DiskFull", Exit(code=1), False,
         ["OSError: [Errno 28] No space left on device: '/var/cache/vlmserve/huggingface/hub/tmp'"],
@@ -131,6 +241,44 @@ def test_an_end_has_one_reason(reason: str, ended: Exit, was_ready: bool, lines:
 def test_a_worker_that_the_kernel_killed_for_memory_is_not_taken_for_a_crash() -> None:
     found = classify(Exit(signal=9), KILLED_WORKER, was_ready=True, oom_kills=1, device="cuda")
     assert found.reason == "OutOfHostMemory"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to "
+        "(qwen3-vl-0.qwen3-vl, 20000).",
+        "ValueError: TP rank 0 could finish the model loading, but there are other ranks that didn't finish loading. It is "
+        "likely due to unexpected failures (e.g., OOM) or a slow node.",
+    ],
+)
+def test_a_pod_that_waited_in_vain_for_its_group_says_so_and_not_that_it_is_at_fault(line: str) -> None:
+    lines = [*HIT, line, *SIGQUIT]
+    found = classify(Exit(signal=9), lines, was_ready=False, oom_kills=0, device="cuda", in_group=True)
+    assert found.reason == "GroupIncomplete"
+    assert line in found.message
+
+
+def test_a_failure_of_its_own_counts_more_than_the_group_that_waited() -> None:
+    lines = [*HIT, "torch.OutOfMemoryError: CUDA out of memory.", "torch.distributed.DistNetworkError: x", *SIGQUIT]
+    found = classify(Exit(signal=9), lines, was_ready=False, oom_kills=0, device="cuda", in_group=True)
+    assert found.reason == "OutOfDeviceMemory"
+
+
+NO_DRIVER = "RuntimeError: No accelerator (CUDA, XPU, HPU, NPU, MUSA, MPS) or platform plugin is available."
+
+
+def test_without_a_driver_what_nvml_said_comes_first() -> None:
+    note = "the NVIDIA driver's library cannot be used in this pod: Driver/library version mismatch"
+    found = classify(Exit(code=1), [NO_DRIVER], was_ready=False, oom_kills=0, device="cuda", nvml=note)
+    assert found.message.startswith(f"T{note[1:]}. The engine ended during its start with exit code 1.")
+
+
+def test_on_the_cpu_nobody_misses_a_driver() -> None:
+    lines = [NO_DRIVER, "ValueError: chunked_prefill_size must not be 0"]
+    found = classify(Exit(code=1), lines, was_ready=False, oom_kills=0, device="cpu")
+    assert found.reason == "ConfigurationError"
 
 
 BUS_ERROR = ["Subprocess scheduler_0 (pid=25706) crashed with exit code -7. Triggering SIGQUIT for cleanup..."]

@@ -114,7 +114,9 @@ def test_a_lost_gpu_is_one_less_than_planned_and_named() -> None:
 
 def test_a_missing_driver_is_a_fact() -> None:
     found = find_hardware(FakeNvml(missing="NVML Shared Library Not Found"))
-    assert found == FoundHardware(note="there is no NVIDIA driver in this pod: NVML Shared Library Not Found")
+    assert found == FoundHardware(
+        note="the NVIDIA driver's library cannot be used in this pod: NVML Shared Library Not Found"
+    )
 
 
 def test_a_missing_library_is_a_fact() -> None:
