@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from vlm_api.names import LABEL_COMPONENT, LABEL_SERVICE
 from vlm_api.status import VLMService
-from vlm_operator.cli.errors import ClusterError
+from vlm_operator.cli.errors import ClusterError, InvalidInputs
 from vlm_operator.cli.inputs import ClusterObjects
 from vlm_operator.documents import Document
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, configure, context_namespace
 from vlm_operator.render.names import ENGINE
 from vlm_operator.resolve.claims import shared_claims
+
+# What a path to an object may end with. Which names a VLMService may have, the API server knows.
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,9 @@ class Connection:
                 yield from [found] if found is not None else []
 
     def service(self, name: str) -> Document:
-        """The VLMService of that name. Raises ClusterError where there is none."""
+        """The VLMService of that name. Raises ClusterError where there is none, InvalidInputs where none can have it."""
+        if not NAME.fullmatch(name):
+            raise InvalidInputs([f"NAME: is \"{name}\", but a VLMService has lower-case letters, digits and '-' in it"])
         with asking():
             if not self.client.serves(kinds.VLM_SERVICE):
                 raise ClusterError("the cluster does not know VLMServices: install the operator's chart first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from unit.measure.test_twin import planned
 
 from vlm_operator.cli import bench
 from vlm_operator.cli.bench_measure import Bench
+from vlm_operator.cli.cluster import Connection
 from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.main import main
 from vlm_operator.cli.records import Records
@@ -90,6 +92,13 @@ def test_one_thing_is_compared_at_a_time(options: list[str], capsys: pytest.Capt
         main(["bench", "vlm", *options])
     assert ended.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "A", "x ", "-x", "ü"])
+def test_a_name_that_no_service_can_have_is_refused_before_the_cluster_is_asked(name: str) -> None:
+    """An empty one would be answered with the list of all of them."""
+    with pytest.raises(InvalidInputs, match=f'NAME: is "{re.escape(name)}", but a VLMService has lower-case letters'):
+        Connection(None, "team").service(name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("flag", ["without", "set"])
