@@ -72,7 +72,9 @@ class GpuCollector(Collector):
                 nvml.nvmlInit()  # stays: on a GPU without persistence mode each time takes a second
                 self._ready = True
             readings = [self._named(reading) for reading in read(nvml)]
-        except (nvml.NVMLError, AttributeError):  # the latter: a pynvml that is too old for one of the questions
+        except (
+            Exception
+        ):  # beside NVMLError whatever a strange driver or pynvml does: no answer, and never an old one for good
             self._ready = False
         self._answer = (self._clock(), readings)
 

@@ -21,6 +21,9 @@ _NO_PERMISSION: Final = 4
 _GPU_IS_LOST: Final = 15
 _RESET_REQUIRED: Final = 16
 
+# The same under its newer name, of drivers from 535 on, and its older one, which newer versions may do without.
+_REASONS: Final = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+
 # nvml.h, nvmlClocksEventReasons*: those that mean that the GPU would run faster if it were allowed to.
 THROTTLE_REASONS: Final[Mapping[str, int]] = {
     "power_cap": 0x4,
@@ -52,7 +55,6 @@ class Nvml(Protocol):
     def nvmlDeviceGetPowerUsage(self, handle: Any) -> int: ...
     def nvmlDeviceGetTemperature(self, handle: Any, sensor: int) -> int: ...
     def nvmlDeviceGetTotalEccErrors(self, handle: Any, kind: int, counter: int) -> int: ...
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def _reading(nvml: Nvml, handle: Any, index: int, *, mig: bool | None) -> Readin
     memory = None if mig else _maybe(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = _maybe(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
     milliwatts = _maybe(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
-    throttled = _maybe(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    throttled = _reasons(nvml, handle)
     return Reading(
         index=index,
         uuid=None if uuid is None else _text(uuid),
@@ -188,6 +190,12 @@ def _reading(nvml: Nvml, handle: Any, index: int, *, mig: bool | None) -> Readin
         if throttled is None
         else {reason: bool(throttled & bit) for reason, bit in THROTTLE_REASONS.items()},
     )
+
+
+def _reasons(nvml: Nvml, handle: Any) -> int | None:
+    """Why the GPU's clocks are held down, as bits of THROTTLE_REASONS among others."""
+    known = (getattr(nvml, name) for name in _REASONS if hasattr(nvml, name))
+    return next((said for ask in known if (said := _maybe(nvml, ask, handle)) is not None), None)
 
 
 def _device(nvml: Nvml, handle: Any, *, capability_of: Any, mig: bool) -> FoundDevice:

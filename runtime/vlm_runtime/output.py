@@ -35,10 +35,18 @@ class Writer(Protocol):
 class Output:
     """Writes to the container's standard output and keeps the last lines for the termination message."""
 
-    def __init__(self, stream: Writer, redact: Redactor, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        stream: Writer,
+        redact: Redactor,
+        clock: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` stamps the runtime's own lines; ``elapsed`` tells how long ago a line came, also where that is set."""
         self._stream = stream
         self._redact = redact
         self._clock = clock
+        self._elapsed = elapsed
         self._lock = threading.Lock()
         self._tail: deque[tuple[float, str]] = deque(maxlen=KEPT_LINES)
         self._lost = 0
@@ -56,7 +64,7 @@ class Output:
     def engine(self, block: str) -> list[str]:
         """Passes whole lines of the engine on; returns them, redacted, without line ends."""
         lines = [line for line in self._redact(block).splitlines() if not self._own_probe.search(line)]
-        now = self._clock()
+        now = self._elapsed()
         self._tail.extend((now, line[:KEPT_CHARACTERS]) for line in lines)
         if lines:
             self._write("".join(f"{line}\n" for line in lines))

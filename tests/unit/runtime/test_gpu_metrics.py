@@ -225,6 +225,29 @@ def test_a_library_that_lacks_a_question_is_no_error_of_the_scrape() -> None:
     assert scrape(GpuCollector(old)) == {("nvml_up",): 0}  # type: ignore[arg-type]
 
 
+def test_throttling_is_told_by_drivers_and_libraries_that_know_only_its_newer_name() -> None:
+    card = {"CurrentClocksEventReasons": 0x4} | {k: v for k, v in H100.items() if k != "CurrentClocksThrottleReasons"}
+    assert scrape(GpuCollector(Driver(card))) == scrape(GpuCollector(Driver(H100)))
+
+    class Newer(Driver):
+        def __getattr__(self, name: str) -> Any:
+            if "Throttle" in name:
+                raise AttributeError(name)
+            return super().__getattr__(name)
+
+    assert scrape(GpuCollector(Newer(card))) == scrape(GpuCollector(Driver(H100)))
+
+
+def test_an_answer_that_nobody_foresaw_is_no_answer_and_no_old_one() -> None:
+    driver, clock = Driver(H100), Clock()
+    collector = GpuCollector(driver, clock=clock)
+    assert scrape(collector)["nvml_up",] == 1
+    clock.now, driver.cards = 10.0, (H100 | {"MemoryInfo": "what?"},)
+    assert scrape(collector) == {("nvml_up",): 0}
+    clock.now, driver.cards = 20.0, (H100,)
+    assert scrape(collector)["nvml_up",] == 1
+
+
 def test_scrapes_shortly_after_each_other_ask_the_driver_once() -> None:
     driver, clock = Driver(H100), Clock()
     collector = GpuCollector(driver, clock=clock, max_age_seconds=5)

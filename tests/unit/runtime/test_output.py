@@ -97,7 +97,7 @@ def test_its_questions_to_an_engine_that_listens_on_the_pods_address_alone_are_l
 
 def test_of_the_engines_last_lines_only_the_newest_can_be_asked_for() -> None:
     now = [1000.0]
-    out = Output(Stream(), Redactor(), clock=lambda: now[0])
+    out = Output(Stream(), Redactor(), elapsed=lambda: now[0])
     out.engine("a request was wrong\n")
     now[0] += 600
     out.engine("a scheduler died\n")
@@ -106,11 +106,20 @@ def test_of_the_engines_last_lines_only_the_newest_can_be_asked_for() -> None:
     assert out.tail() == ["a request was wrong", "a scheduler died"]
 
 
+def test_a_clock_that_is_set_takes_no_last_line_away() -> None:
+    hours = iter(range(0, 10 * 3600, 3600))
+    out = Output(Stream(), Redactor(), clock=lambda: next(hours), elapsed=lambda: 0.0)
+    out.engine("a scheduler died\n")
+    out.say("the clock was wrong")
+    out.engine("the engine ends\n")
+    assert out.tail(60) == ["a scheduler died", "the engine ends"]
+
+
 def test_the_last_lines_can_be_asked_for_while_others_come() -> None:
     def clock() -> float:
         return 0.0
 
-    out = Output(Stream(), Redactor(), clock=clock)
+    out = Output(Stream(), Redactor(), elapsed=clock)
     out.engine("one\ntwo\n")
 
     class Since(float):
