@@ -111,7 +111,8 @@ class Reports:
         asking = {p.uid: asked[p.uid] for p in pods if p.uid in asked and asked[p.uid].state == _state(p)}
         for pod in pods:
             if self._open and pod.uid not in asking and _is_due(pod, answers.get(pod.uid), now):
-                asking[pod.uid] = _Question(_state(pod), self._threads.submit(self._ask, str(pod.address)))
+                with contextlib.suppress(RuntimeError):  # closed just now
+                    asking[pod.uid] = _Question(_state(pod), self._threads.submit(self._ask, str(pod.address)))
         # One that kept silent before is likely to do so again.
         wait(
             [q.answer for uid, q in asking.items() if uid not in answers or not answers[uid].silent],

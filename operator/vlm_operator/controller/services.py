@@ -28,6 +28,9 @@ COMPARE_SECONDS: Final = 60.0
 COMPARE_SEVERAL_SECONDS: Final = 10.0
 # How long kopf may take to show what is there.
 SHOW_SECONDS: Final = 60.0
+# While it does, what it has shown is looked at so often, and after so many looks what there is is asked for again.
+LOOK_SECONDS: Final = 0.1
+LOOKS: Final = 50
 # A watch that has ended sooner than this is not begun anew here: the kubelet waits longer each time.
 LASTING_SECONDS: Final = 90.0
 AWAY_SECONDS: Final = 5.0
@@ -140,9 +143,13 @@ class Services:
         while True:
             # Whatever stands in the way, such as a missing right, kopf meets as well, and ``run`` tells of it.
             with contextlib.suppress(ApiError):
-                if not await asyncio.to_thread(self._hidden):
-                    return
-            await asyncio.sleep(0.2)
+                # A list of thousands, which kopf's own is not to wait for: asked for once, but some may go meanwhile.
+                there = await asyncio.to_thread(self._there)
+                for _ in range(LOOKS):
+                    if not self._hidden(there):
+                        return
+                    await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _compare_forever(self) -> None:
         await self.started.wait()

@@ -19,6 +19,7 @@ from vlm_operator.controller.observed import Observed
 from vlm_operator.controller.queue import Key
 from vlm_operator.controller.reconcile import MISSING_KIND_SECONDS, RESYNC_SECONDS, TIDY_SECONDS, Reconciler
 from vlm_operator.controller.reports import Reports
+from vlm_operator.facts.types import ClaimFacts
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import Applier
 from vlm_operator.kube.events import Recorder
@@ -26,6 +27,8 @@ from vlm_operator.kube.ownership import owner_reference
 from vlm_operator.kube.status import StatusWriter
 from vlm_operator.planning import StoredPlan
 from vlm_operator.render import inspection_job
+from vlm_operator.resolve.claims import claim_findings
+from vlm_operator.resolve.findings import group_findings
 
 KEY = Key("default", "vlm")
 RAW: dict[str, Any] = {
@@ -88,6 +91,13 @@ def refused(reason: str) -> tuple[StoredPlan, Observed]:
 def test_a_refused_plan_is_made_anew_soon_only_where_what_it_lacks_may_come_untold(reason: str, seconds: float):
     # Each time all pods of the cluster are read, to see which devices are free.
     assert reconciler(*refused(reason))(KEY).again_after_seconds == seconds
+
+
+def test_what_a_refused_plan_is_soon_made_anew_for_are_findings_that_plans_have():
+    missing = group_findings(service(parallelism={"tensor": 16}, multinode={"nodeCount": 2}).spec, False)
+    claim = service(model={"uri": "pvc://models/qwen"}, replicas=2).spec
+    one_pod = claim_findings(claim, {"models": ClaimFacts(("ReadWriteOncePod",))}, [], 1)
+    assert {found.reason for found in (*missing, *one_pod)} == reconcile.UNTOLD
 
 
 @pytest.mark.parametrize(

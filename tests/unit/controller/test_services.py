@@ -103,6 +103,49 @@ def test_a_service_that_no_event_tells_of_ends_the_operator(store: Store, monkey
     asyncio.run(watch._wait_for(hidden))
 
 
+def test_thousands_of_services_are_asked_for_once_while_kopf_shows_them(store: Store):
+    server, asked = Identities(ml={str(n) for n in range(10)}), list[str | None]()
+    uids = server.uids
+
+    def counted(kind: kinds.Kind, namespace: str | None = None) -> set[str]:
+        asked.append(namespace)
+        return uids(kind, namespace)
+
+    server.uids = counted  # type: ignore[method-assign]
+    watch = watched(server, store)
+
+    async def shown_one_by_one() -> None:
+        watch.started.set()
+        waiting = asyncio.create_task(watch.synced())
+        for number in range(10):
+            assert not waiting.done()
+            store.see(vlm(f"vlm-{number}", str(number)))
+            await asyncio.sleep(0.05)
+        await asyncio.wait_for(waiting, 20)
+
+    asyncio.run(shown_one_by_one())
+    assert len(asked) == 1
+
+
+def test_a_service_that_goes_while_kopf_shows_the_others_is_not_waited_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(services, "LOOK_SECONDS", 0.01)
+    server = Identities(ml={"stays", "goes"})
+    watch = watched(server, store)
+
+    async def one_goes() -> None:
+        watch.started.set()
+        waiting = asyncio.create_task(watch.synced())
+        store.see(vlm("stays", "stays"))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        server.there["ml"] = {"stays"}
+        await asyncio.wait_for(waiting, 20)
+
+    asyncio.run(one_goes())
+
+
 def test_an_api_server_that_is_away_makes_nothing_gone(store: Store):
     store.see(vlm("stays", "1"))
     server = Identities(ml={"1"})
