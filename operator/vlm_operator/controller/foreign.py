@@ -43,7 +43,9 @@ def _told(taken: Mapping[str, tuple[str, str] | None], service: str) -> str:
     before = [name for name, owner in taken.items() if owner == (KIND, service)]
     others = [f"{name} exists and belongs to {_words(owner)}" for name, owner in taken.items() if name not in before]
     if others:
-        return f"{', '.join(others)}: delete it, or give the service another name"
+        # A controller would make its own anew, maybe after ours has taken the name.
+        it = "it" if all(taken[name] is None for name in taken if name not in before) else "what it belongs to"
+        return f"{', '.join(others)}: delete {it}, or give the service another name"
     return (
         f"{', '.join(before)} still belong{'s' if len(before) == 1 else ''} to a VLMService of this name that was deleted: made "
         "anew as soon as the garbage collector has removed what is left of it"

@@ -72,7 +72,15 @@ def test_a_name_in_another_s_hands_is_told_with_its_owner_where_it_has_one():
     assert problem.reason == "NameTaken"
     assert "Service/vlm-group exists and belongs to LeaderWorkerSet/vlm-group" in problem.message
     assert "Deployment/vlm exists and belongs to somebody else" in problem.message
-    assert "give the service another name" in problem.message
+    assert "delete what it belongs to, or give the service another name" in problem.message
+
+
+def test_a_name_that_nothing_controls_is_free_once_the_object_is_deleted():
+    problem = problem_of(Applied(taken={"Service/vlm": None}), "vlm")
+    assert problem is not None
+    assert problem.message == (
+        "Service/vlm exists and belongs to somebody else: delete it, or give the service another name"
+    )
 
 
 def test_what_is_left_of_a_service_of_the_same_name_is_waited_for_and_nobody_is_told_to_delete_it():
