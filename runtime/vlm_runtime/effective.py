@@ -118,8 +118,13 @@ def _running_requests(info: Mapping[str, Any], scheduler: Mapping[str, Any]) -> 
     per_rank = scheduler.get("effective_max_running_requests_per_dp")
     if not isinstance(per_rank, int):
         return info.get("max_running_requests", _UNKNOWN)
-    ranks = info.get("attn_dp_size") or 1
-    return per_rank * ranks
+    return per_rank * _groups(info)
+
+
+def _groups(info: Mapping[str, Any]) -> int:
+    """Groups of ranks that requests are shared out among. Told since 0.5.22; before, dp_size meant them with this flag."""
+    told = info.get("attn_dp_size", info.get("dp_size") if info.get("enable_dp_attention") else None)
+    return told if isinstance(told, int) and told > 0 else 1
 
 
 def _agrees(name: str, planned: Any, effective: Any, info: Mapping[str, Any]) -> bool:
@@ -127,9 +132,9 @@ def _agrees(name: str, planned: Any, effective: Any, info: Mapping[str, Any]) ->
         # The engine rounds down to whole pages.
         return 0 <= planned - effective < (info.get("page_size") or 1)
     if name in _SHARED_BY_RANKS and isinstance(planned, int) and isinstance(effective, int):
-        ranks = info.get("attn_dp_size") or 1
-        share = planned // ranks
-        return effective in (planned, share, share * ranks)
+        groups = _groups(info)
+        share = planned // groups
+        return effective in (planned, share, share * groups)
     if planned == "auto":
         return True  # whatever the engine chose is what was asked for
     planned, effective = _plain(planned), _plain(effective)

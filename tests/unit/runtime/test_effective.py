@@ -83,6 +83,16 @@ def test_running_requests_are_added_up_over_data_parallel_attention() -> None:
     assert one("max_running_requests", 1268, INFO | {"attn_dp_size": 4}) == (1268, True)
 
 
+def test_engines_before_0_5_22_share_out_over_dp_size_where_that_groups_the_ranks() -> None:
+    older = {name: value for name, value in INFO.items() if name != "attn_dp_size"} | {"chunked_prefill_size": 2048}
+    grouped = older | {"enable_dp_attention": True, "dp_size": 4}
+    assert one("max_running_requests", 1268, grouped) == (1268, True)
+    assert one("chunked_prefill_size", 8192, grouped) == (2048, True)
+    copies = older | {"enable_dp_attention": False, "dp_size": 4}  # each has the whole number
+    assert one("max_running_requests", 317, copies) == (317, True)
+    assert one("chunked_prefill_size", 8192, copies) == (2048, False)
+
+
 def test_what_the_engine_shares_out_over_ranks_is_as_planned_also_where_a_remainder_is_lost() -> None:
     ranks = INFO | {"attn_dp_size": 4, "chunked_prefill_size": 2048}
     assert one("max_running_requests", 1270, ranks) == (1268, True)
