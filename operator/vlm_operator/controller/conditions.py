@@ -206,4 +206,6 @@ def _about_engine(finding: Finding) -> bool:
 def _unplanned(seen: Observed) -> Verdict:
     if seen.inspecting is not None:
         return Verdict(UNKNOWN, reasons.INSPECTING, f"no plan yet: {seen.inspecting}")
+    if seen.problem is not None:
+        return Verdict(UNKNOWN, seen.problem.reason, f"no plan yet: {seen.problem.message}")
     return Verdict(UNKNOWN, reasons.INVALID_SPEC, "no plan was made; see OverridesResolved")

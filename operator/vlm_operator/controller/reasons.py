@@ -81,7 +81,7 @@ SENTENCES: Final[dict[str, str]] = {
     INVALID_SPEC: "The spec cannot be right whatever the cluster looks like; nothing is tried again until it changes.",
     PLAN_REFUSED: "The plan cannot work on this cluster, so no pod was started; running pods were left alone.",
     NAME_TAKEN: "An object that the service needs exists already and belongs to somebody else; it was left alone.",
-    NOT_APPLIED: "The API server refused an object of the service.",
+    NOT_APPLIED: "The API server refused an object of the service or what its plan is made with, or fails with it.",
     REPLICAS_AVAILABLE: "Replicas answer requests.",
     NO_REPLICA_AVAILABLE: "No replica answers requests.",
     ROLLING_OUT: "Pods are being started or replaced.",

@@ -162,6 +162,11 @@ class Reconciler:
         except InvalidInput:
             self._count_on(service, raw, labelled)
             raise
+        except ApiError as error:
+            problem = self._failed(_key(raw), error, "what a plan is made with")
+            live, before = self._count_on(service, raw, labelled), previous_plan(owned)
+            plan = before.plan if before is not None else None
+            return Observed(plan=plan, problem=problem, inspection=recorded_inspection(raw), replicas=replicas(live))
         if seen.inspecting is not None and not any(o["kind"] == kinds.NETWORK_POLICY.kind for o in owned):
             # The Job's pod needs its way out where a namespace closes all of them.
             self.applier.apply(render.policy_before_plan(service, owner_reference(raw), self.site), labelled, uid)
@@ -178,7 +183,7 @@ class Reconciler:
                 unwanted = self._unwanted(manifests, owned, raw, pods.engines)
                 self.applier.remove([*unwanted, *surplus(history, present["metadata"]["name"])], done)
         except ApiError as error:
-            problem = self._not_applied(_key(raw), error)
+            problem = self._failed(_key(raw), error, "an object")
             return replace(seen, problem=problem, replicas=replicas(workload_of(owned)))
         self.errors.pop(_key(raw), None)
         self._tell_done(raw, done)
@@ -222,12 +227,12 @@ class Reconciler:
         self._tell_done(raw, done)
         return workload_of([*done.live, *owned])
 
-    def _not_applied(self, key: Key, error: ApiError) -> Problem:
+    def _failed(self, key: Key, error: ApiError, what: str) -> Problem:
         """Raises the error again while it may pass by itself."""
         self._insists(key, error)
         if error.refused:
-            return Problem(reasons.NOT_APPLIED, f"the API server refused an object: {error.message}")
-        return Problem(reasons.NOT_APPLIED, f"the API server fails with an object and is asked again: {error.message}")
+            return Problem(reasons.NOT_APPLIED, f"the API server refused {what}: {error.message}")
+        return Problem(reasons.NOT_APPLIED, f"the API server fails with {what} and is asked again: {error.message}")
 
     def _insists(self, key: Key, error: ApiError) -> None:
         """Returns where the API server refuses, or fails again and again; raises the error while it may pass by itself."""

@@ -22,6 +22,7 @@ from vlm_operator.controller.reports import Reports
 from vlm_operator.facts.types import ClaimFacts
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import Applier
+from vlm_operator.kube.client import ApiError
 from vlm_operator.kube.events import Recorder
 from vlm_operator.kube.ownership import owner_reference
 from vlm_operator.kube.status import StatusWriter
@@ -50,14 +51,16 @@ class Client(FakeClient):
 class Chooser:
     """A choice that was made elsewhere."""
 
-    def __init__(self, stored: StoredPlan | None, seen: Observed) -> None:
-        self.chosen = stored, seen
+    def __init__(self, stored: StoredPlan | None, seen: Observed | ApiError) -> None:
+        self.stored, self.seen = stored, seen
 
     def choose(self, *_: Any) -> tuple[StoredPlan | None, Observed]:
-        return self.chosen
+        if isinstance(self.seen, ApiError):
+            raise self.seen
+        return self.stored, self.seen
 
 
-def reconciler(stored: StoredPlan | None, seen: Observed, *live: dict[str, Any]) -> Reconciler:
+def reconciler(stored: StoredPlan | None, seen: Observed | ApiError, *live: dict[str, Any]) -> Reconciler:
     client, cache = Client(), Cache()
     cache.store(kinds.VLM_SERVICE).see(RAW)
     for found in live:
@@ -124,6 +127,46 @@ def test_a_plan_that_stays_is_left_as_another_release_has_written_it(kept: bool,
     assert [verb for verb, title in client.calls if title.startswith("ConfigMap/")][:1] == (
         ["delete"] if made_anew else ["force"]
     )
+
+
+def conditions(outcome: reconcile.Outcome) -> dict[str, tuple[str, str, str]]:
+    assert outcome.status is not None
+    return {c.type: (c.status.value, c.reason, c.message) for c in outcome.status.conditions}
+
+
+def test_a_right_that_is_missing_for_a_plan_is_in_the_status():
+    forbidden = ApiError(403, "Forbidden", "pods is forbidden")
+    outcome = reconciler(None, forbidden)(KEY)
+    said = conditions(outcome)
+    assert said["Ready"] == (
+        "False", "NotApplied", "the API server refused what a plan is made with: pods is forbidden",
+    )  # fmt: skip
+    assert said["HardwareResolved"][:2] == ("Unknown", "NotApplied")
+    assert outcome.again_after_seconds == MISSING_KIND_SECONDS
+
+
+def test_an_api_server_that_goes_on_failing_while_a_plan_is_made_is_in_the_status_and_before_that_it_is_asked_again():
+    one = reconciler(None, ApiError(503, "ServiceUnavailable", "etcd is down"))
+    for _ in range(reconcile.TOLD_AFTER_ERRORS - 1):
+        with pytest.raises(ApiError):
+            one(KEY)
+    assert "etcd is down" in conditions(one(KEY))["Ready"][2]
+
+
+def test_while_no_plan_can_be_made_the_pods_of_the_one_before_are_counted_as_the_spec_says():
+    of = service(metadata=RAW["metadata"], replicas=2)
+    finished, template = sealed(plan(), of)
+    live = [
+        {**m, "metadata": {**m["metadata"], "uid": m["kind"], "resourceVersion": "3"}}
+        for m in render.objects(finished, template, of, owner_reference(RAW))
+    ]
+    one = reconciler(None, ApiError(403, "Forbidden", "pods is forbidden"), *live)
+    raw = {**RAW, "metadata": {**RAW["metadata"], "resourceVersion": "9"}, "spec": {**RAW["spec"], "suspend": True}}
+    one.cache.store(kinds.VLM_SERVICE).see(raw)
+    outcome = one(KEY)
+    client: Any = one.applier._client
+    assert client.objects["Deployment", "default", "vlm"]["spec"]["replicas"] == 0
+    assert conditions(outcome)["HardwareResolved"][1] == "HardwareFound", "the plan in force is still what it was"
 
 
 def test_nothing_is_remembered_of_a_service_that_is_gone(monkeypatch: pytest.MonkeyPatch):
