@@ -31,6 +31,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from vlm_runtime.sglang import drain_file
+
 TOLD = json.loads(os.environ.get("STAND_IN", "{}"))
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None)
@@ -98,13 +100,15 @@ class Handler(BaseHTTPRequestHandler):
     def complete(self, body: dict) -> None:
         if body.get("stream"):
             self.send_response(200)
-            self.send_header("Connection", "close")
+            if os.path.exists(drain_file(args.port)):  # what the plugin in the engine does
+                self.send_header("Connection", "close")
+            self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             for number in range(body["max_tokens"]):
-                self.wfile.write(f"data: {number}\n\n".encode())
-                self.wfile.flush()
+                self.chunk(f"data: {number}\n\n".encode())
                 time.sleep(0.1)
-            self.wfile.write(b"data: [DONE]\n\n")
+            self.chunk(b"data: [DONE]\n\n")
+            self.chunk(b"")
             return
         time.sleep(TOLD.get("image_seconds", 0.0))
         images = [part for part in body["messages"][0]["content"] if part["type"] == "image_url"]
@@ -119,6 +123,9 @@ class Handler(BaseHTTPRequestHandler):
             tokens += 1 if TOLD.get("drop_images") else 64
         usage = {"usage": {"prompt_tokens": tokens}} if TOLD.get("usage", True) else {}
         self.answer(200, {"choices": [{"message": {"content": "!"}}], **usage})
+
+    def chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def authorized(self) -> bool:
         if args.api_key and self.headers.get("Authorization") != f"Bearer {args.api_key}":

@@ -76,7 +76,7 @@ class Stream(threading.Thread):
 
     def run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        with contextlib.suppress(OSError):  # the engine was ended under it
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the engine was ended under it
             connection.request("POST", "/v1/chat/completions", json.dumps({"stream": True, "max_tokens": self.tokens}))
             self.body = connection.getresponse().read()
 
