@@ -148,6 +148,7 @@ def table(engine: str, seconds: list[float], streams: Streams) -> None:
         ("seconds of an update: mean, median, longest", f"{_three(seconds)}"),
         ("streams that ended well", f"{len(took):,}"),
         ("seconds of a stream: mean, median, longest", f"{_three(took)}"),
+        ("connections that were begun", f"{streams.connections():,}"),
         ("streams cut", f"{streams.cut()}"),
         ("requests failed", f"{streams.failed()}"),
     ]

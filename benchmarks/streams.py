@@ -69,10 +69,14 @@ class Client:
         target = urlsplit(load.url)
         # It connects by itself where it has no connection.
         self._connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=timeout_seconds)
+        self.connections = 0
+        """How many it began."""
 
     def ask(self) -> Request:
         """One question. Never raises: what went wrong is the outcome."""
         body = self._load.body()
+        if self._connection.sock is None:
+            self.connections += 1
         began = time.monotonic()
         request = self._ask(body, began)
         if not self._keep_alive or request.outcome != "ok":
@@ -119,6 +123,7 @@ class Streams:
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
+        self._clients = [Client(self.load, keep_alive=self.keep_alive) for _ in range(self.count)]
         self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(self.count)]
 
     def __enter__(self) -> Streams:
@@ -135,7 +140,7 @@ class Streams:
     def _run(self, number: int) -> None:
         # Not all at once: ends and beginnings then lie everywhere in an update.
         self._stop.wait(number * 0.3)
-        client = Client(self.load, keep_alive=self.keep_alive)
+        client = self._clients[number]
         while not self._stop.is_set():
             request = client.ask()
             self.done.append(request)
@@ -146,6 +151,10 @@ class Streams:
     def outcomes(self) -> Counter[str]:
         """How many requests ended in which way."""
         return Counter(request.outcome for request in self.done)
+
+    def connections(self) -> int:
+        """How many were begun."""
+        return sum(client.connections for client in self._clients)
 
     def cut(self) -> int:
         """Streams that began and did not end."""

@@ -24,6 +24,7 @@ def test_a_connection_serves_one_answer_after_the_other_until_the_pod_is_to_end(
     assert client.ask().outcome == "ok"
     # The next question goes over a new connection, which its Service leads to another pod.
     assert client._connection.sock is None
+    assert client.connections == 1
     assert run.wait_exit() == 0
 
 
@@ -31,5 +32,5 @@ def test_without_it_each_question_has_a_connection_of_its_own(container: Start) 
     run = container()
     run.wait_ready()
     client = Client(Load(f"http://127.0.0.1:{run.engine_port}", "qwen3-vl", tokens=2, image_side=8))
-    assert client.ask().outcome == "ok"
-    assert client._connection.sock is None
+    assert [client.ask().outcome for _ in range(2)] == ["ok", "ok"]
+    assert client.connections == 2
