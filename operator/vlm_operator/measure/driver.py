@@ -91,7 +91,7 @@ def asked_with(serving: Any, server: Server) -> Iterator[None]:
     """Inside, the benchmark's requests say how many tokens they want in the words that the server knows, and check its
     certificate as our own questions do."""
     client, fields = serving.aiohttp.ClientSession, server.target.get("fields")
-    original, original_get = client.post, serving.requests.get
+    original = client.post
 
     def post(self: Any, url: Any, *, json: Any = None, **options: Any) -> Any:
         if fields and isinstance(json, dict):
@@ -105,8 +105,11 @@ def asked_with(serving: Any, server: Server) -> Iterator[None]:
         """For the library ``requests``, which takes files of authorities only: the benchmark's look at ``/server_info``."""
         return Answer(*fetch(url, server.key, ASK_SECONDS, None, server.trust))
 
-    patch = unittest.mock.patch.object
-    with patch(client, "post", post), patch(serving.requests, "get", get if server.trust else original_get):
+    with contextlib.ExitStack() as patches:
+        if fields or server.trust is not None:
+            patches.enter_context(unittest.mock.patch.object(client, "post", post))
+        if server.trust is not None:
+            patches.enter_context(unittest.mock.patch.object(serving.requests, "get", get))
         yield
 
 

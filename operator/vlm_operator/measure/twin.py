@@ -41,6 +41,8 @@ NO_WITHOUT: Final[Mapping[str, str]] = {
     "max_running_requests": "without it the engine takes thousands, for which no memory was planned",
     "mm_preprocess_cache_size_mb": "0 is what the engine takes by itself for this family",
     "max_total_tokens": "without it the engine takes the whole host's memory on the CPU",
+    "ssl_certfile": "the engine starts with a certificate and its key, or with neither",
+    "ssl_keyfile": "the engine starts with a certificate and its key, or with neither",
     "sleep_on_idle": "without it the one that waits for its turn keeps a core busy, which weighs on the other",
     "TORCHDYNAMO_DISABLE": "without it the engine does not start where the image has no C++ compiler",
 }

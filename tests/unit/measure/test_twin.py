@@ -100,6 +100,14 @@ def test_each_goes_through_the_applied_settings_and_tells_what_it_leaves_aside()
     assert any("max_running_requests" in why for why in passed)
 
 
+def test_no_twin_is_made_that_has_half_of_a_certificate() -> None:
+    args = ["--ssl-certfile", "/tls/tls.crt", "--ssl-keyfile", "/tls/tls.key"]
+    changes, passed = each_change(*planned(engine={"args": args}))
+    assert not any(change.name.startswith("ssl") for change in changes)
+    told = "cannot be left out: the engine starts with a certificate and its key, or with neither"
+    assert sum(told in why for why in passed) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("a=1", 1), ("a=true", True), ("a=lru", "lru"), ('a={"image": 2}', {"image": 2}), ("a=b=c", "b=c")],
