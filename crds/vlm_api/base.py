@@ -64,7 +64,9 @@ class ApiModel(BaseModel):
     @classmethod
     def _null_is_left_out(cls, data: Any) -> Any:
         """As the API server does it: an empty ``workload:`` in YAML is no workload at all."""
-        return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
+        if not isinstance(data, dict) or None not in data.values():
+            return data
+        return {k: v for k, v in data.items() if v is not None}
 
     @model_validator(mode="after")
     def _rules_hold(self) -> ApiModel:

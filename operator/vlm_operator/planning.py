@@ -39,7 +39,7 @@ from vlm_operator.resolve.budget import Budget, budget, host_cache_mib, pool_mib
 from vlm_operator.resolve.claims import claim_findings
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
-from vlm_operator.resolve.disk import disk_findings, disk_request_mib, downloaded_mib
+from vlm_operator.resolve.disk import disk, downloaded_mib
 from vlm_operator.resolve.fit import fit_findings
 from vlm_operator.resolve.hardware import UNTOLD, Choice, choose_hardware
 from vlm_operator.resolve.pipeline import resolve
@@ -54,6 +54,7 @@ from vlm_operator.resolve.startup import startup_budget
 from vlm_operator.spec_digest import spec_digest
 
 SHOWN_NODES = 64
+WORST_FIRST = tuple(Severity)
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,8 @@ def make_plan(
     nodes = choice.chosen.nodes if choice.chosen is not None else ()
     findings += limit_findings(spec.template, sums.host_memory_mib or 0)
     findings += node_findings(spec.template, sums.host_memory_mib or 0, nodes)
-    downloaded = downloaded_mib(context)
-    findings += disk_findings(spec.template, downloaded, nodes)
+    disk_mib, disk_findings = disk(spec.template, downloaded_mib(context), nodes)
+    findings += disk_findings
     findings += claim_findings(spec, cluster.claims, nodes, context.devices_per_pod)
     settings = list(declared)
     return ServingPlan(
@@ -161,10 +162,10 @@ def make_plan(
         resources=PlanResources(
             devices_per_pod=context.devices_per_pod,
             pods=spec.multinode.node_count,
-            ephemeral_storage_mib=disk_request_mib(spec.template, downloaded, nodes),
+            ephemeral_storage_mib=disk_mib,
         ),
         runtime=_plan_runtime(service, runtime_image, context, gpu),
-        findings=sorted(findings, key=lambda f: (list(Severity).index(f.severity), f.reason, f.message)),
+        findings=sorted(findings, key=lambda f: (WORST_FIRST.index(f.severity), f.reason, f.message)),
     )
 
 
@@ -250,8 +251,8 @@ def _plan_hardware(spec: VLMServiceSpec, choice: Choice, gpu: GpuFacts | None) -
         claims=claims,
         match_labels=dict(sorted(gpu.match_labels.items())) if gpu else {},
         avoid_labels={key: list(values)[:SHOWN_NODES] for key, values in choice.avoid_labels.items()},
-        nodes=[n.name for n in nodes][:SHOWN_NODES],
-        passed_over=list(choice.passed_over)[:SHOWN_NODES],
+        nodes=[n.name for n in nodes[:SHOWN_NODES]],
+        passed_over=list(choice.passed_over[:SHOWN_NODES]),
     )
 
 

@@ -42,7 +42,7 @@ def hardware_classes(nodes: Iterable[NodeFacts], in_use: Mapping[str, int]) -> l
 
 def _class(nodes: tuple[NodeFacts, ...], in_use: Mapping[str, int]) -> HardwareClass:
     gpus = [n.gpu for n in nodes if n.gpu is not None]
-    free = sum(max(g.allocatable - in_use.get(n.name, 0), 0) for n, g in zip(nodes, gpus, strict=True))
+    free = sum([max(g.allocatable - in_use.get(n.name, 0), 0) for n, g in zip(nodes, gpus, strict=True)])
     shared = {k: v for k, v in gpus[0].match_labels.items() if all(g.match_labels.get(k) == v for g in gpus)}
     return HardwareClass(replace(gpus[0], devices=max(g.devices for g in gpus), match_labels=shared), nodes, free)
 

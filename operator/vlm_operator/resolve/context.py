@@ -33,12 +33,12 @@ class Context:
     network_policies: bool = True
     """Whether the operator makes NetworkPolicies at all."""
 
-    @property
+    @cached_property
     def spec(self) -> VLMServiceSpec:
         """The service's spec."""
         return self.service.spec
 
-    @property
+    @cached_property
     def cuda(self) -> bool:
         """Whether GPUs compute."""
         return self.spec.hardware.device is Device.CUDA

@@ -15,6 +15,7 @@ from vlm_operator.resolve.pod_memory import engine_container
 
 STORAGE: Final = "ephemeral-storage"
 CLAIM_PATH: Final = "spec.model.cacheClaim"
+STEP: Final = f"keep them in a claim ({CLAIM_PATH})"
 LIMIT_PATH: Final = f"spec.template.spec.containers[name={MAIN_CONTAINER}].resources.limits.{STORAGE}"
 # Where Hugging Face's library and the engine are told to keep what they download.
 HOMES: Final = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
@@ -32,57 +33,61 @@ def downloaded_mib(context: Context) -> int:
     return memory.round_up(memory.weights_mib(context.model, 1) or 0, GRANULE_MIB)
 
 
-def disk_request_mib(template: Mapping[str, Any], downloaded: int, nodes: Sequence[NodeFacts]) -> int | None:
-    """What the pod asks for; None: nothing.
+def disk(template: Mapping[str, Any], downloaded: int, nodes: Sequence[NodeFacts]) -> tuple[int | None, list[Finding]]:
+    """What each pod asks for in MiB (None: nothing), and Warnings where the download has no room: on none of the nodes, or
+    within the user's own limit.
 
     Only nodes that say what they have can be asked: a kubelet that does not measure its disk offers none, and an
     autoscaler does not know the disk of every node that is not there yet. A limit of the user's that is below stands for
     the request, as Kubernetes takes it.
     """
-    limit = _resource(template, "limits")
-    if not downloaded or _most(nodes) is None or (limit is not None and limit < downloaded):
-        return None
-    return downloaded
+    if not downloaded:
+        return None, []
+    resources = mapping(engine_container(template), "resources")
+    limit, most = _mib(resources, "limits"), _most(nodes)
+    too_low = limit is not None and limit < downloaded
+    findings = [] if limit is None or not too_low else [_limit_too_low(limit, downloaded)]
+    if most is None:
+        return None, findings
+    if most < downloaded:
+        findings.append(_too_small(most, downloaded, _mib(resources, "requests")))
+    return None if too_low else downloaded, findings
 
 
-def disk_findings(template: Mapping[str, Any], downloaded: int, nodes: Sequence[NodeFacts]) -> list[Finding]:
-    """Warnings where the download has no room: on none of the nodes, or within the user's own limit."""
-    findings = []
-    most, asked, limit = _most(nodes), _resource(template, "requests"), _resource(template, "limits")
-    step = f"keep them in a claim ({CLAIM_PATH})"
-    if most is not None and downloaded > most:
-        waits = asked is None or asked > most
-        end = "it waits for a larger one" if waits else "it would be evicted before all of them are there"
-        findings.append(
-            Finding(
-                severity=Severity.WARNING,
-                reason="NodeDiskTooSmall",
-                message=f"each pod downloads {downloaded:,} MiB of weights to its node's disk, and the largest of these nodes "
-                f"offers {most:,} MiB of it ({STORAGE}): {end}; {step}, or take nodes with larger disks",
-                path=CLAIM_PATH,
-            )
-        )
-    if limit is not None and limit < downloaded:
-        findings.append(
-            Finding(
-                severity=Severity.WARNING,
-                reason="DiskLimitTooLow",
-                message=f"{limit:,} MiB are less than the {downloaded:,} MiB of weights that the pod downloads to its node's "
-                f"disk: the kubelet would evict it; raise the limit, or {step}",
-                path=LIMIT_PATH,
-            )
-        )
-    return findings
+def _too_small(most: int, downloaded: int, asked: int | None) -> Finding:
+    waits = asked is None or asked > most
+    end = "it waits for a larger one" if waits else "it would be evicted before all of them are there"
+    return Finding(
+        severity=Severity.WARNING,
+        reason="NodeDiskTooSmall",
+        message=f"each pod downloads {downloaded:,} MiB of weights to its node's disk, and the largest of these nodes offers "
+        f"{most:,} MiB of it ({STORAGE}): {end}; {STEP}, or take nodes with larger disks",
+        path=CLAIM_PATH,
+    )
+
+
+def _limit_too_low(limit: int, downloaded: int) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        reason="DiskLimitTooLow",
+        message=f"{limit:,} MiB are less than the {downloaded:,} MiB of weights that the pod downloads to its node's disk: the "
+        f"kubelet would evict it; raise the limit, or {STEP}",
+        path=LIMIT_PATH,
+    )
 
 
 def _most(nodes: Sequence[NodeFacts]) -> int | None:
     """What the node with the largest disk offers; None where one of them does not say."""
-    sizes = [n.ephemeral_storage_mib for n in nodes]
-    return max((s for s in sizes if s is not None), default=None) if None not in sizes else None
+    most = None
+    for node in nodes:
+        if node.ephemeral_storage_mib is None:
+            return None
+        most = max(most or 0, node.ephemeral_storage_mib)
+    return most
 
 
-def _resource(template: Mapping[str, Any], kind: str) -> int | None:
-    amount = quantity(mapping(engine_container(template), "resources", kind).get(STORAGE))
+def _mib(resources: Mapping[str, Any], kind: str) -> int | None:
+    amount = quantity(mapping(resources, kind).get(STORAGE))
     return None if amount is None else int(amount / memory.MIB)
 
 

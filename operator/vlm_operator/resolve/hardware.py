@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from vlm_api.plan import Finding, PassedOver, Severity, Sharing
@@ -54,12 +55,12 @@ def choose_hardware(
     passed: list[PassedOver] = []
     usable: list[NodeFacts] = []
     never: list[tuple[str, str]] = []  # (reason, sentence) of what can never work
-    for node in sorted(nodes, key=lambda n: n.name):
+    for node in sorted(nodes, key=attrgetter("name")):
         why = _no_gpu(node) or refusal(node, pod) or _not_wished(spec, node)
         if why is None and node.gpu is not None:
             impossible = _impossible(spec, node.gpu, needed)
             if impossible is None:
-                usable.append(replace(node, gpu=_as_said(node.gpu, spec.hardware)))
+                usable.append(_as_said(node, spec.hardware))
                 continue
             never.append(impossible)
             why = impossible[1]
@@ -74,14 +75,12 @@ def choose_hardware(
         else classes[0]
     )
     best = held_to_architecture(best, classes)
-    chosen = {n.name for n in best.nodes}
     for other in classes:
-        if other.nodes != best.nodes:
+        if other.nodes is not best.nodes:
             why_not = difference(other, best)
-            passed += [_passed(n, why_not) for n in other.nodes if n.name not in chosen]
-    return Choice(
-        best, tuple(sorted(passed, key=lambda p: p.node)), tuple(_remarks(spec, best, needed)), best.gpu.source
-    )
+            passed += [_passed(n, why_not) for n in other.nodes]
+    in_order = tuple(sorted(passed, key=attrgetter("node")))
+    return Choice(best, in_order, tuple(_remarks(spec, best, needed)), best.gpu.source)
 
 
 def _remarks(spec: VLMServiceSpec, best: HardwareClass, needed: int) -> list[Finding]:
@@ -144,12 +143,15 @@ def _no_gpu(node: NodeFacts) -> str | None:
     return None
 
 
-def _as_said(gpu: GpuFacts, wish: Hardware) -> GpuFacts:
-    """The GPU, taken at the user's word where the cluster tells nothing of it. The runtime compares it with what is there."""
-    if gpu.source != "unknown" or not (wish.compute_capability or wish.min_memory_mib):
-        return gpu
+def _as_said(node: NodeFacts, wish: Hardware) -> NodeFacts:
+    """The node, with its GPU taken at the user's word where the cluster tells nothing of it. The runtime compares it with what
+    is there."""
+    gpu = node.gpu
+    if gpu is None or gpu.source != "unknown" or not (wish.compute_capability or wish.min_memory_mib):
+        return node
     capability = _capability(wish)
-    return replace(gpu, source="spec", compute_capability=capability, memory_mib=wish.min_memory_mib)
+    said = replace(gpu, source="spec", compute_capability=capability, memory_mib=wish.min_memory_mib)
+    return replace(node, gpu=said)
 
 
 def _capability(wish: Hardware) -> ComputeCapability | None:
