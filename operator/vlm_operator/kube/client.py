@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import urllib3
+import yaml
 from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
@@ -28,6 +29,10 @@ SILENT_SECONDS: Final = 90.0
 # How long a watch lasts before it is asked for again; spread, so that not all end at the same time.
 WATCH_SECONDS: Final = (240, 480)
 PAGE: Final = 500
+# What the official client says of a kubeconfig: its own words, or what it stumbles over in a file that is something else.
+UNUSABLE: Final = (
+    kubernetes_config.ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError
+)  # fmt: skip
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # Kubernetes' words for HTTP methods; what a method does not tell, the caller says.
 VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -48,15 +53,17 @@ def configure(kubeconfig: str | None = None, context: str | None = None) -> None
         pass
     try:
         kubernetes_config.load_kube_config(config_file=kubeconfig, context=context)  # type: ignore[no-untyped-call]
-    except (kubernetes_config.ConfigException, OSError) as error:
-        raise ApiError(0, "NoConfig", f"no service account and no usable kubeconfig: {error}") from error
+    except UNUSABLE as error:
+        known = isinstance(error, (kubernetes_config.ConfigException, OSError))
+        why = str(error) if known else "it is no kubeconfig: " + " ".join(str(error).split())
+        raise ApiError(0, "NoConfig", f"no service account and no usable kubeconfig: {why}") from error
 
 
 def context_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
     """The namespace of that context, or of the current one; ``default`` where it names none or there is no kubeconfig."""
     try:
         contexts, current = kubernetes_config.list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
-    except (kubernetes_config.ConfigException, OSError):
+    except UNUSABLE:
         return "default"
     chosen = next((c for c in contexts if c["name"] == context), current) or {}
     return str((chosen.get("context") or {}).get("namespace") or "default")
