@@ -84,6 +84,8 @@ def _print_header(console: Console, service: VLMService, status: VLMServiceStatu
         wanted_text = f"{service.spec.scaling.min_replicas} to {service.spec.scaling.max_replicas} wanted"
     else:
         wanted_text = f"{wanted} wanted"
+    if service.spec.suspend:
+        wanted_text += ", suspended: no pods"
     counts = f"{status.ready_replicas or 0} ready, {status.updated_replicas or 0} up to date, {wanted_text}"
     rows = [("Model", service.spec.model.uri), ("Replicas", counts)]
     if status.plan is not None and status.plan.hash:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from vlm_api.reasons import FAILURES
 from vlm_operator.cli.cluster import Connection, asking
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.temporary import existing, patiently
@@ -27,6 +26,9 @@ NO_POD_SECONDS: Final = 60.0
 START_SECONDS: Final = 900.0
 OBSTACLE_SECONDS: Final = 20.0
 GONE_SECONDS: Final = 60.0
+# Why a service that is only just made is not ready. Every other reason is one that waiting alone seldom mends: a plan or a
+# pod that is refused, a container that fails, a setting that the engine leaves aside.
+UNDER_WAY: Final = frozenset({"Starting", "Inspecting"})
 # An engine that is asked to end holds its devices until it has: the next twin may need them.
 TWIN_GONE_SECONDS: Final = 180.0
 
@@ -179,10 +181,10 @@ def wait_until_ready(
                 return
             reason = f"{count} of {replicas} replicas are ready"
         now = time.monotonic()
-        blocked = reason in FAILURES or reason == "Unschedulable"
+        blocked = ready.get("status") == "False" and reason not in UNDER_WAY
         blocked_since = (blocked_since or now) if blocked else None
         if blocked_since is not None and now - blocked_since > OBSTACLE_SECONDS:
-            raise ClusterError(f"{name} does not start: {reason}: {message}")
+            raise ClusterError(f"{name} does not become ready: {reason}: {message}")
         if now - begun > seconds:
             raise ClusterError(f"{name} was not ready within {seconds:.0f} s (--start-timeout): {reason}: {message}")
         if reason != said:

@@ -63,6 +63,13 @@ def test_a_service_that_serves_needs_nothing() -> None:
     assert text.splitlines()[-1] == "  nothing: it serves. `kubectl vlm explain vlm` shows its settings"
 
 
+def test_a_suspended_service_is_said_to_have_no_pods() -> None:
+    console = Console(file=(text := io.StringIO()), width=120, markup=False, highlight=False)
+    suspended = service(suspend=True) | {"status": {"readyReplicas": 0}}
+    print_status(console, *read(suspended), [], NOW)
+    assert "0 ready, 0 up to date, 1 wanted, suspended: no pods" in text.getvalue()
+
+
 def test_a_service_that_does_not_serve_says_the_next_step_last() -> None:
     text = printed(
         {"conditions": [condition("Ready", "False", "Unschedulable", "no node has a GPU free: add one")]}, POD

@@ -22,6 +22,7 @@ from vlm_operator.cli.cluster import Connection
 from vlm_operator.cli.errors import ClusterError
 from vlm_operator.cli.inputs import ClusterObjects
 from vlm_operator.cli.records import Records
+from vlm_operator.controller.reasons import SENTENCES
 from vlm_operator.facts.models import model_facts
 from vlm_operator.facts.nodes import node_facts
 from vlm_operator.kube import kinds
@@ -175,6 +176,30 @@ def test_the_twin_of_a_service_with_a_certificate_is_asked_by_https(api: Api) ->
     twins = twin_target(one_node(api), ours, CHANGE, suffix="ab12cd").target
     assert (twins.url, twins.certificate) == ("https://qwen3-vl-ab12cd.team.svc:8000", "/tls/tls.crt")
     assert twin_target(one_node(api), subject(), CHANGE, suffix="ab12cd").target.url.startswith("http://")
+
+
+@pytest.mark.parametrize(
+    "reason", ["EngineIgnoredSetting", "DevicesInUse", "PodsRefused", "BadArgument", "Unschedulable"]
+)
+def test_a_twin_that_waiting_does_not_mend_ends_the_measurement_long_before_the_time_for_its_start(
+    reason: str, api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(load_job, "OBSTACLE_SECONDS", 0.01)
+    cluster = one_node(api, 8, status(), status(reason=reason))
+    with pytest.raises(ClusterError, match=f"qwen3-vl-[0-9a-f]+ does not become ready: {reason}: "):
+        bench(monkeypatch, tmp_path, cluster, subject()).beside_twin(CHANGE)
+    assert api.objects == {}
+
+
+@pytest.mark.parametrize("reason", sorted(load_job.UNDER_WAY))
+def test_a_twin_that_is_only_just_made_is_waited_for(
+    reason: str, api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert reason in SENTENCES
+    monkeypatch.setattr(load_job, "OBSTACLE_SECONDS", 0.0)
+    plan = twins_plan()
+    cluster = one_node(api, 8, {}, *[status(reason=reason)] * 5, status(1, plan=plan))
+    assert bench(monkeypatch, tmp_path, cluster, subject()).beside_twin(CHANGE).complete
 
 
 def test_who_may_not_patch_jobs_learns_it_before_a_twin_is_made(
