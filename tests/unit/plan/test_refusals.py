@@ -86,15 +86,19 @@ def test_values_that_the_engine_asserts_against_are_refused(args, says):
 
 
 EAGLE = ("--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", "org/draft")
+CHAIN = ("--speculative-num-steps", "3", "--speculative-eagle-topk", "1")
+TREE = ("--speculative-num-steps", "3", "--speculative-eagle-topk", "4")
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--speculative-eagle-topk", "4"], "only beside speculative_num_steps"),
-        (["--speculative-num-draft-tokens", "8"], "only beside speculative_num_steps"),
+        (["--speculative-eagle-topk", "4"], "only with speculative_num_steps beside it"),
+        (["--speculative-num-draft-tokens", "8"], "only with speculative_num_steps beside it"),
+        (["--speculative-num-steps", "3"], "only with speculative_eagle_topk beside it"),
+        (TREE, "only with speculative_num_draft_tokens beside it"),
         (
-            ["--speculative-num-steps", "3", "--speculative-eagle-topk", "4", "--attention-backend", "trtllm_mha"],
+            [*TREE, "--speculative-num-draft-tokens", "8", "--attention-backend", "trtllm_mha"],
             "trtllm_mha checks no more than one draft at a time, and speculative_eagle_topk is 4",
         ),
     ],
@@ -105,18 +109,29 @@ def test_drafts_that_the_engine_asserts_against_are_refused(args, says):
 
 
 @pytest.mark.parametrize(
+    ("args", "parallelism", "says"),
+    [
+        (["--speculative-algorithm", "NGRAM"], {"pipeline": 2}, "no speculative decoding in stages"),
+        (["--speculative-algorithm", "NGRAM", "--attn-dp-size", "2"], {"tensor": 2}, "with no attention groups"),
+        (
+            ["--speculative-algorithm", "STANDALONE", "--enable-dp-attention"],
+            {"tensor": 2, "data": 2},
+            "with no attention groups",
+        ),
+    ],
+)
+def test_models_that_are_spread_as_speculative_decoding_cannot_be_are_refused(args, parallelism, says):
+    with pytest.raises(InvalidInput, match=says):
+        plan(service(engine=engine(*args), parallelism=parallelism))
+
+
+@pytest.mark.parametrize(
     "args",
     [
         EAGLE,
-        (
-            *EAGLE,
-            "--speculative-num-steps",
-            "3",
-            "--speculative-eagle-topk",
-            "4",
-            "--speculative-num-draft-tokens",
-            "8",
-        ),
+        (*EAGLE, *CHAIN),
+        (*EAGLE, *TREE, "--speculative-num-draft-tokens", "8"),
+        (*EAGLE, "--speculative-adaptive", "--speculative-num-steps", "3"),
         ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "8"),
     ],
 )

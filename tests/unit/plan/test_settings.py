@@ -258,7 +258,13 @@ def test_a_backend_that_the_engine_would_replace_for_the_cache_s_type_is_refused
         plan(service(engine=engine(settings=settings)))
 
 
-EAGLE = {"speculative_algorithm": "EAGLE", "speculative_draft_model_path": "/drafts"}
+CHAIN = {
+    "speculative_algorithm": "EAGLE",
+    "speculative_draft_model_path": "/drafts",
+    "speculative_num_steps": 3,
+    "speculative_eagle_topk": 1,
+}
+TREE = CHAIN | {"speculative_eagle_topk": 4, "speculative_num_draft_tokens": 8}
 B200 = node("b200", "NVIDIA-B200", 183_359, "10.0")
 
 
@@ -269,10 +275,10 @@ B200 = node("b200", "NVIDIA-B200", 183_359, "10.0")
         ({"kv_cache_dtype": "fp8_e5m2", "enable_deterministic_inference": True}, node(), "triton", "flashinfer"),
         ({"kv_cache_dtype": "fp8_e4m3"}, node(), "fa3", "flashinfer"),
         ({"kv_cache_dtype": "fp8_e5m2"}, a100(), "flashinfer", "flashinfer"),
-        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 4}, node(), "flashinfer", "flashinfer"),
-        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 1}, node(), "fa3", "flashinfer"),
-        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 4}, B200, "flashinfer", "flashinfer"),
-        (EAGLE | {"speculative_num_steps": 3, "speculative_eagle_topk": 1}, B200, "trtllm_mha", "trtllm_mha"),
+        (TREE, node(), "flashinfer", "flashinfer"),
+        (CHAIN, node(), "fa3", "flashinfer"),
+        (TREE, B200, "flashinfer", "flashinfer"),
+        (CHAIN, B200, "trtllm_mha", "trtllm_mha"),
     ],
 )
 def test_an_attention_backend_that_the_engine_gives_up_is_not_expected(settings, hardware, base, decode):

@@ -18,8 +18,6 @@ OTHER_SERVERS: Final = {
     "skip_tokenizer_init": "takes and gives token numbers only, so no chat request with an image is ever answered",
     "is_embedding": "answers no chat request, and a replica is ready once it has answered one with an image",
 }
-# Algorithms whose drafts have a depth and a width.
-DRAFTED: Final = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 PLUGINS_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 
@@ -84,34 +82,6 @@ def shapes(context: Context, declared: Declared) -> Iterator[Setting]:
     if chunk and page and int(chunk) > 0 and int(chunk) % int(page):
         path = (settings.get("chunked_prefill_size") or settings["page_size"]).path
         raise InvalidInput(path, f"chunked_prefill_size {chunk} must be a multiple of page_size {page}")
-    yield from ()
-
-
-def drafts(context: Context, declared: Declared) -> Iterator[Setting]:
-    """Raises InvalidInput for drafts of speculative decoding that the engine asserts against (arg_groups/speculative_hook.py)."""
-    settings = context.choices.settings
-    algorithm, width = settings.get("speculative_algorithm"), settings.get("speculative_eagle_topk")
-    if algorithm is None or str(algorithm.value).upper() not in DRAFTED:
-        return
-    alone = width or settings.get("speculative_num_draft_tokens")
-    if (
-        alone is not None
-        and "speculative_num_steps" not in settings
-        and not context.choices.get("speculative_adaptive")
-    ):
-        raise InvalidInput(
-            alone.path,
-            f"{algorithm.value} takes it only beside speculative_num_steps, and the engine would end at its start: set that "
-            "too, or remove it and leave all of them to the engine",
-        )
-    for name in ("attention_backend", "prefill_attention_backend", "decode_attention_backend"):
-        backend = settings.get(name)
-        if backend is not None and backend.value == "trtllm_mha" and width is not None and int(width.value) > 1:
-            raise InvalidInput(
-                backend.path,
-                f"trtllm_mha checks no more than one draft at a time, and speculative_eagle_topk is {width.value} "
-                f"({width.path}): remove one of them",
-            )
     yield from ()
 
 
