@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from vlm_api.plan import Setting
 from vlm_api.report import EffectiveSetting, FeaturePool, LeftSetting
+from vlm_runtime.wording import means_the_same
 
 POOL_SETTING: Final = "SGLANG_MM_FEATURE_CACHE_MB"
 
@@ -19,6 +20,9 @@ _SECRET: Final = re.compile(r"(^|_)(key|token|secret|password)$", re.IGNORECASE)
 _UNKNOWN: Final = object()
 # With data-parallel attention the engine gives each rank its share.
 _SHARED_BY_RANKS: Final = frozenset({"max_running_requests", "chunked_prefill_size"})
+
+# With data-parallel attention the engine multiplies schedule_conservativeness by this.
+_CONSERVATIVENESS_OF_GROUPS: Final = 0.3
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,9 @@ def _of_scheduler(name: str, info: Mapping[str, Any], scheduler: Mapping[str, An
         return _decode_graph_limit(info)
     if name == "max_running_requests":
         return _running_requests(info, scheduler)
+    if name == "enable_flashinfer_allreduce_fusion" and "flashinfer_allreduce_fusion_backend" in info:
+        # The older flag, which the engine turns into a value of the newer one.
+        return info["flashinfer_allreduce_fusion_backend"] is not None
     if name == "max_total_tokens" and "max_total_num_tokens" in info:
         return info["max_total_num_tokens"]
     return scheduler.get(name, info.get(name, _UNKNOWN))
@@ -138,9 +145,11 @@ def _agrees(name: str, planned: Any, effective: Any, info: Mapping[str, Any]) ->
     if planned == "auto":
         return True  # whatever the engine chose is what was asked for
     planned, effective = _plain(planned), _plain(effective)
+    if name == "schedule_conservativeness" and isinstance(planned, int | float) and _groups(info) > 1:
+        planned = planned * _CONSERVATIVENESS_OF_GROUPS
     if isinstance(effective, float) and isinstance(planned, (int, float)):
         return abs(planned - effective) < 1e-6
-    return bool(planned == effective)
+    return means_the_same(name, planned, effective)
 
 
 def _plain(value: Any) -> Any:

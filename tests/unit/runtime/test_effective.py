@@ -75,6 +75,57 @@ def test_a_setting_is_shown_as_the_engine_says_it(name: str, planned: Any, effec
     assert one(name, planned) == (effective, agrees)
 
 
+@pytest.mark.parametrize(
+    ("name", "planned", "effective"),
+    [
+        ("allowed_media_domains", ["Images.example.com", "a.example.com"], ["a.example.com", "images.example.com"]),
+        ("tool_call_parser", "qwen25", "qwen"),
+        ("tool_call_parser", "glm45", "glm"),
+        ("speculative_algorithm", "NEXTN", "EAGLE"),
+        ("speculative_algorithm", "eagle3", "EAGLE3"),
+        ("quantization", "unquant", None),
+        ("attention_backend", "compressed", "dsv4"),
+        ("prefill_attention_backend", "tokenspeed_mla", "trtllm_mla"),
+        ("disaggregation_transfer_backend", "mooncake_tcp", "mooncake"),
+    ],
+)
+def test_what_sglang_0_5_23_calls_otherwise_is_not_called_ignored(name: str, planned: Any, effective: Any) -> None:
+    assert one(name, planned, INFO | {name: effective}) == (effective, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "planned", "effective"),
+    [
+        ("allowed_media_domains", ["a.example.com", "b.example.com"], ["a.example.com"]),
+        ("tool_call_parser", "qwen25", "glm"),
+        ("speculative_algorithm", "NEXTN", "EAGLE3"),
+        ("speculative_algorithm", "NEXTN", None),
+        ("quantization", "fp8", None),
+        ("cuda_graph_config", {"decode": {"max_bs": 512}}, INFO["cuda_graph_config"]),
+        ("cuda_graph_config", {"decode": {"no_such_key": 1}}, INFO["cuda_graph_config"]),
+    ],
+)
+def test_another_value_stays_another_one(name: str, planned: Any, effective: Any) -> None:
+    assert one(name, planned, INFO | {name: effective}) == (effective, False)
+
+
+@pytest.mark.parametrize("planned", ['{"decode": {"max_bs": 400}}', {"decode": {"max_bs": 400}}])
+def test_a_part_of_a_configuration_is_held_against_that_part(planned: Any) -> None:
+    assert one("cuda_graph_config", planned) == (INFO["cuda_graph_config"], True)
+
+
+@pytest.mark.parametrize(("backend", "agrees"), [("auto", True), (None, False)])
+def test_an_older_flag_is_told_by_the_newer_field(backend: str | None, agrees: bool) -> None:
+    info = INFO | {"enable_flashinfer_allreduce_fusion": False, "flashinfer_allreduce_fusion_backend": backend}
+    assert one("enable_flashinfer_allreduce_fusion", True, info) == (agrees, agrees)
+
+
+def test_the_conservativeness_that_attention_groups_have_is_the_planned_one() -> None:
+    told = {"schedule_conservativeness": 0.15}
+    assert one("schedule_conservativeness", 0.5, INFO | {"attn_dp_size": 4} | told) == (0.15, True)
+    assert one("schedule_conservativeness", 0.5, INFO | told) == (0.15, False)
+
+
 def test_fewer_running_requests_than_planned_are_shown_although_the_engine_repeats_the_wish() -> None:
     assert one("max_running_requests", 400) == (317, False)
 

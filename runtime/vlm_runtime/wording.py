@@ -1,0 +1,57 @@
+"""What the engine calls otherwise than whoever planned it, and yet does as planned. Pure.
+
+SGLang replaces older words by newer ones before it tells its settings, sorts what has no order, and adds to a part of a
+configuration what the rest of it became. None of that is a wish that was ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+# Of SGLang 0.5.9 to 0.5.23: server_args.py, since 0.5.19 in arg_groups (serving_hook.py, pd_disaggregation_hook.py).
+# None: the engine tells that by a field without a value.
+_BACKENDS: Final[Mapping[str, tuple[str | None, ...]]] = {
+    "compressed": ("dsv4",),
+    "tokenspeed_mla": ("cutedsl_mla", "trtllm_mla"),
+}
+_UNQUANTIZED: Final[Mapping[str, tuple[str | None, ...]]] = {"unquant": (None,)}
+_NEWER: Final[Mapping[str, Mapping[str, tuple[str | None, ...]]]] = {
+    "attention_backend": _BACKENDS,
+    "decode_attention_backend": _BACKENDS,
+    "prefill_attention_backend": _BACKENDS,
+    "speculative_draft_attention_backend": _BACKENDS,
+    "disaggregation_transfer_backend": {"mooncake_tcp": ("mooncake",)},
+    "quantization": _UNQUANTIZED,
+    "speculative_draft_model_quantization": _UNQUANTIZED,
+    # speculative_hook.py; drafts of Gemma 4 have an algorithm of their own.
+    "speculative_algorithm": {"NEXTN": ("EAGLE", "FROZEN_KV_MTP"), "EAGLE": ("FROZEN_KV_MTP",)},
+    "tool_call_parser": {"qwen25": ("qwen",), "glm45": ("glm",)},
+}
+_IN_CAPITALS: Final = frozenset({"speculative_algorithm"})
+_HOSTS: Final = frozenset({"allowed_media_domains"})
+
+
+def means_the_same(name: str, planned: Any, effective: Any) -> bool:
+    """Whether two values of a setting are the same to the engine. JSON is given as what it says, not as its text."""
+    if isinstance(planned, Mapping) and isinstance(effective, Mapping):
+        return _is_part(planned, effective)
+    if name in _HOSTS and isinstance(planned, list) and isinstance(effective, list):
+        return set(map(_host, planned)) == set(map(_host, effective))
+    if name in _IN_CAPITALS and isinstance(planned, str):
+        planned = planned.upper()
+    newer = _NEWER.get(name, {}).get(planned, ()) if isinstance(planned, str) else ()
+    return bool(planned == effective) or effective in newer
+
+
+def _is_part(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    return all(
+        _is_part(value, whole[key])
+        if isinstance(value, Mapping) and isinstance(whole.get(key), Mapping)
+        else key in whole and value == whole[key]
+        for key, value in part.items()
+    )
+
+
+def _host(value: Any) -> str:
+    return str(value).strip().rstrip(".").lower()
