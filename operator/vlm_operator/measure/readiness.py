@@ -34,15 +34,16 @@ def wait_until_ready(server: Server, seconds: float) -> str | None:
 
     Waits so long for one that is not ready yet. Why it cannot be measured; None where it can.
     """
-    deadline = time.monotonic() + seconds
+    deadline, doubt = time.monotonic() + seconds, ""
     while True:
         status, why = _look(server)
         if not why:
             return None
         if status == UNTRUSTED and server.believes_otherwise():
+            doubt = why  # what is wrong with the engine's own certificate says more than that nobody vouches for it
             continue
         if status not in NOT_READY:
-            return why
+            return doubt if doubt and status == UNTRUSTED else why
         if time.monotonic() > deadline:
             return f"{why}; so it was for {seconds} s"
         time.sleep(1)

@@ -15,8 +15,8 @@ import pytest
 from unit.measure.certificates import self_signed, serving, vouched_for
 from unit.measure.test_driver import KEY, Benchmark, Engine, Output, Request, drive, rounds_of
 
-from vlm_operator.measure import driver
-from vlm_operator.measure.asking import pinned
+from vlm_operator.measure.asking import UNTRUSTED, Server, pinned
+from vlm_operator.measure.readiness import wait_until_ready
 from vlm_operator.measure.target import Target, certificate_of, service_url
 
 Serve = Callable[[Path], str]
@@ -137,6 +137,15 @@ def test_a_server_with_another_certificate_is_refused_and_never_sees_the_key(
     assert asked == []
 
 
+def test_what_is_wrong_with_the_engines_own_certificate_is_told_where_nobody_vouches_for_it_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(target("https://127.0.0.1:1", self_signed(tmp_path, "vlm")))
+    words = iter([b"its certificate does not hold: it has expired", b"its certificate does not hold: self-signed"])
+    monkeypatch.setattr(server, "get", lambda _: (UNTRUSTED, next(words)))
+    assert "/v1/models: its certificate does not hold: it has expired (" in str(wait_until_ready(server, 600))
+
+
 def test_what_stands_behind_the_engines_certificate_vouches_for_nobody_else(
     serve: Serve,
     asked: list[str | None],
@@ -222,4 +231,4 @@ def test_a_service_without_a_certificate_is_asked_by_http() -> None:
     told = Target("vlm", service_url("vlm", "team", None), "/models/m", pods=("10.0.0.7",)).to_json(None)
     assert (told["url"], told["pods"]) == ("http://vlm.team.svc:8000", ["http://10.0.0.7:8000"])
     assert json.loads(json.dumps(told))["certificate"] is None
-    assert driver.Server(told).trust is None
+    assert Server(told).trust is None
