@@ -81,6 +81,10 @@ class Budget:
         again = pool_mib * (self.pool_times - 1)
         return self.allowance_mib + int(again * (1 - (self.share if self.share is not None else 1)))
 
+    def loading_need_mib(self, pool_mib: int) -> int:
+        """MiB of the device that are in use when the last weights are loaded."""
+        return (self.loading_mib or 0) + self.contexts_mib + pool_mib
+
     def kept_for_kv_mib(self, room_mib: int) -> int:
         """What the KV cache keeps of ``room_mib``: enough for the declared requests, up to its share, and never for none."""
         share = int(room_mib * KV_SHARE)

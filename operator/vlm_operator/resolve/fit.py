@@ -1,17 +1,15 @@
-"""Whether the model fits into the memory of its devices, with the nearest plan that would, and what is tight there."""
+"""Whether the model fits into the memory of its devices, and what is tight there."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from vlm_api.plan import Finding, Severity
 from vlm_operator import memory
-from vlm_operator.facts.types import ModelFacts
-from vlm_operator.resolve.budget import Budget, budget
+from vlm_operator.resolve.budget import Budget
 from vlm_operator.resolve.context import Context, Declared
-from vlm_operator.resolve.ranks import rank_count, request_groups
-from vlm_operator.resolve.splits import MOST_DEVICES, works
+from vlm_operator.resolve.nearest import counted, what_would_fit
+from vlm_operator.resolve.ranks import request_groups
 
 
 def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: int) -> list[Finding]:
@@ -31,7 +29,7 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
             *unsure,
             *_queueing(context, declared, total, left),
             *_little_reserve(context, total),
-            *_not_counted(context),
+            *_notcounted(context),
         ]
     need = total.kv_mib(1) + pool_mib * total.pool_times
     if context.gpu.source == "spec":
@@ -44,45 +42,44 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
         f"cache of at least {total.kv_mib(1):,} MiB need {total.device_mib - total.free_mib + need:,} MiB of "
         f"{total.device_mib:,} MiB"
     )
-    instead = _what_would_fit(context, declared, pool_mib)
+    instead = what_would_fit(context, declared, pool_mib)
     if left + total.unsure_mib(pool_mib) >= max(total.kv_mib(1), 1):
         return [
             Finding(
                 severity=Severity.WARNING,
                 reason="MemoryTight",
-                message=f"weights may leave no KV cache on {_counted(devices)}, and the engine would end at its start: {parts} "
+                message=f"weights may leave no KV cache on {counted(devices)}, and the engine would end at its start: {parts} "
                 f"with allowances on the safe side for CUDA's contexts; raise mem_fraction_static a little, or {instead}",
                 path="spec.parallelism.tensor",
             ),
-            *_not_counted(context),
+            *_notcounted(context),
         ]
     return [
         Finding(
             severity=Severity.ERROR,
             reason="ModelDoesNotFit",
-            message=f"the model does not fit on {_counted(devices)}: {parts}; {instead}",
+            message=f"the model does not fit on {counted(devices)}: {parts}; {instead}",
             path="spec.parallelism.tensor",
         )
     ]
-
-
-def _loading_need(total: Budget, pool_mib: int) -> int:
-    """MiB of the device that are in use when the last weights are loaded."""
-    return (total.loading_mib or 0) + total.contexts_mib + pool_mib
 
 
 def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | None:
     """An Error where the files' weights have no room, although they would once they are quantised; a Warning where nobody
     says what the files hold: they may be quantised already."""
     assert total.device_mib is not None
-    need, gpu, quantization = _loading_need(total, pool_mib), context.gpu, context.choices.settings.get("quantization")
+    need, gpu, quantization = (
+        total.loading_need_mib(pool_mib),
+        context.gpu,
+        context.choices.settings.get("quantization"),
+    )
     sure = need - total.contexts_mib // 2  # as in Budget.unsure_mib
     if quantization is None or (total.loading_mib or 0) <= (total.weights_mib or 0) or sure <= total.device_mib:
         return None
     if gpu is not None and gpu.source == "spec":
         return _min_memory(total, need, "the weights of the files while they are loaded")
     devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
-    on = f"{'on each of' if devices > 1 else 'on'} {_counted(devices)}"
+    on = f"{'on each of' if devices > 1 else 'on'} {counted(devices)}"
     quantised = f"quantization {quantization.value} makes weights smaller only when all are loaded"
     total_need = f"with CUDA's contexts and the image pool {need:,} MiB of {total.device_mib:,} MiB"
     step = "take a checkpoint that is quantised (spec.model.uri), or more devices"
@@ -135,7 +132,7 @@ NOT_COUNTED = {
 }
 
 
-def _not_counted(context: Context) -> list[Finding]:
+def _notcounted(context: Context) -> list[Finding]:
     found = [
         (context.choices.settings[name], what) for name, what in NOT_COUNTED.items() if name in context.choices.settings
     ]
@@ -168,89 +165,6 @@ def _little_reserve(context: Context, total: Budget) -> list[Finding]:
             path=choice.path,
         )
     ]
-
-
-def _what_would_fit(context: Context, declared: Declared, pool_mib: int) -> str:
-    """The nearest plans that would fit: more devices, and fewer with fp8 weights."""
-
-    def least(model: ModelFacts) -> int | None:
-        """The smallest number of tensor ranks, not below those declared, on which the model fits and splits evenly."""
-        first = context.spec.parallelism.tensor
-        return next(
-            (n for n in range(first, MOST_DEVICES + 1) if _fits(replace(context, model=model), declared, n, pool_mib)),
-            None,
-        )
-
-    as_it_is, one_byte = least(context.model), None
-    if context.model.bytes_per_parameter > 1:
-        one_byte = least(replace(context.model, bytes_per_parameter=1.0))
-    if as_it_is is None and one_byte is None:
-        data = context.spec.parallelism.data
-        enough = f"enough on one node beside parallelism.data {data}: lower that;" if data > 1 else "enough:"
-        return f"no number of such devices is {enough} fewer or smaller images, or GPUs with more memory, would fit"
-    fp8 = f"with fp8 weights ({_fp8(context, declared, one_byte, pool_mib)})"
-    if as_it_is is None:
-        return f"it would fit on {_ranks(context, one_byte or 0)} {fp8}"
-    said = f"it would fit on {_ranks(context, as_it_is)}"
-    if one_byte is not None and one_byte < as_it_is:
-        said += f", or on {_ranks(context, one_byte)} {fp8}"
-    return said
-
-
-def _fp8(context: Context, declared: Declared, tensor: int | None, pool_mib: int) -> str:
-    """How to come by fp8 weights on so many tensor ranks: the engine makes them only of files that have room first."""
-    checkpoint = "a checkpoint in fp8, spec.model.uri"
-    if tensor is None:
-        return checkpoint
-    total = budget(_with_ranks(context, tensor), declared)
-    if total.device_mib is None or _loading_need(total, pool_mib) > total.device_mib:
-        return checkpoint
-    return f"{checkpoint}, or engine.settings.quantization: fp8"
-
-
-def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> bool:
-    """Whether the model fits and splits evenly with that many tensor ranks, everything else as declared."""
-    if not works(context, declared, tensor) or not _on_its_nodes(context, tensor):
-        return False
-    total = budget(_with_ranks(context, tensor), declared)
-    left = total.kv_beside_mib(pool_mib)
-    if left is None or total.device_mib is None:
-        return False
-    if context.model.evidence is not None and _loading_need(total, pool_mib) > total.device_mib:
-        return False
-    return left >= max(total.kv_mib(1), 1)
-
-
-def _on_its_nodes(context: Context, tensor: int) -> bool:
-    """Whether there may be nodes for that many tensor ranks: ``parallelism.data`` works inside one node only."""
-    devices = context.gpu.devices if context.gpu is not None else 0
-    return (
-        context.spec.parallelism.data == 1
-        or not devices
-        or rank_count(context.spec, context.choices, tensor) <= devices
-    )
-
-
-def _with_ranks(context: Context, tensor: int) -> Context:
-    """The same service with that many tensor ranks."""
-    spec = context.spec
-    parallelism = spec.parallelism.model_copy(update={"tensor": tensor})
-    service = context.service.model_copy(update={"spec": spec.model_copy(update={"parallelism": parallelism})})
-    return replace(context, service=service)
-
-
-def _ranks(context: Context, tensor: int) -> str:
-    """``4 devices (parallelism.tensor: 4)``, with the nodes that these take where one has too few."""
-    gpu, needed = context.gpu, rank_count(context.spec, context.choices, tensor)
-    said = f"parallelism.tensor: {tensor}"
-    if gpu is not None and gpu.devices and needed > gpu.devices * context.spec.multinode.node_count:
-        nodes = next(n for n in range(1, needed + 1) if needed % n == 0 and needed // n <= gpu.devices)
-        said += f", multinode.nodeCount: {nodes}"
-    return f"{_counted(tensor * context.spec.parallelism.pipeline)} ({said})"
-
-
-def _counted(devices: int) -> str:
-    return f"{devices} device{'s' * (devices > 1)}"
 
 
 def _only_a_least(total: Budget, need: int) -> Finding:
