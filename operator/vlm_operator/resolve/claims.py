@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from vlm_api.plan import Finding, Severity
@@ -11,7 +13,6 @@ from vlm_operator.facts.labels import mapping, mappings
 from vlm_operator.facts.types import ClaimFacts, NodeFacts
 
 HOSTNAME = "kubernetes.io/hostname"
-ZERO = ("0", "0%")
 
 
 def shared_claims(spec: VLMServiceSpec) -> dict[str, str]:
@@ -98,18 +99,30 @@ def _mounted(spec: VLMServiceSpec) -> dict[str, str]:
     return found
 
 
+def _replicas(spec: VLMServiceSpec) -> int:
+    """The most replicas that are wanted."""
+    if spec.scaling is not None:
+        return spec.scaling.max_replicas
+    return 1 if spec.replicas is None else spec.replicas
+
+
 def _wanted(spec: VLMServiceSpec) -> int:
-    """Pods that are wanted, the most of them with an autoscaler."""
-    replicas = spec.scaling.max_replicas if spec.scaling else 1 if spec.replicas is None else spec.replicas
-    return replicas * spec.multinode.node_count
+    """Pods of all replicas."""
+    return _replicas(spec) * spec.multinode.node_count
 
 
 def _at_once(spec: VLMServiceSpec) -> int:
     """Pods that have to be there at the same time. In a roll-out those are more only where none may be missing."""
-    rollout = spec.rollout_strategy
-    surges = str(rollout.max_unavailable) in ZERO and str(rollout.max_surge) not in ZERO
-    pods = _wanted(spec)
-    return pods + spec.multinode.node_count if pods and surges else pods
+    replicas, rollout = _replicas(spec), spec.rollout_strategy
+    surge = math.ceil(_share(rollout.max_surge, replicas))
+    if surge and math.floor(_share(rollout.max_unavailable, replicas)) == 0:
+        replicas += surge
+    return replicas * spec.multinode.node_count
+
+
+def _share(said: int | str, replicas: int) -> Fraction | int:
+    """A number or a percentage of replicas, of which Kubernetes rounds surge up and what may be missing down."""
+    return Fraction(int(said[:-1]) * replicas, 100) if isinstance(said, str) else said
 
 
 def _on_one_node(spec: VLMServiceSpec, nodes: Sequence[NodeFacts], devices_per_pod: int) -> bool:

@@ -95,6 +95,6 @@ def _has_own_cache(template: Mapping[str, Any]) -> bool:
     """Whether the user put another volume where downloads go."""
     mounts = mappings(engine_container(template).get("volumeMounts"))
     volumes = mappings(mapping(template, "spec").get("volumes"))
-    return any(str(m.get("mountPath")).startswith(CACHE_MOUNT) for m in mounts) or any(
+    return any(f"{m.get('mountPath')}/".startswith(f"{CACHE_MOUNT}/") for m in mounts) or any(
         v.get("name") == CACHE_VOLUME for v in volumes
     )

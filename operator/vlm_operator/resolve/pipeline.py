@@ -8,6 +8,7 @@ from vlm_api.plan import Finding, Setting
 from vlm_operator.resolve.context import Context, Declared, left
 from vlm_operator.resolve.rules import (
     attention,
+    certificates,
     cpu,
     doors,
     engine,
@@ -32,6 +33,7 @@ USER: tuple[Rule, ...] = (
     refusals.own_devices,
     refusals.shapes,
     speculation.drafts,
+    certificates.certificates,
     attention.consistent,
     user.no_to_cuda_ipc,
     doors.control_paths,

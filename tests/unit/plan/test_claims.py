@@ -85,6 +85,9 @@ def test_a_roll_out_that_waits_for_the_claim_of_the_old_pod_is_warned_of(modes, 
     assert f"for {says} at a time" in found.message
     assert "set rolloutStrategy.maxSurge to 0" in found.message
     assert not about_claims(of(modes=modes, rolloutStrategy={"maxSurge": 1, "maxUnavailable": 1}))
+    # Of one replica a quarter may be missing: none.
+    assert about_claims(of(modes=modes, rolloutStrategy={"maxSurge": "25%", "maxUnavailable": "25%"}))
+    assert not about_claims(of(modes=modes, rolloutStrategy={"maxSurge": "25%", "maxUnavailable": "100%"}))
 
 
 def test_pods_that_come_to_one_node_may_share_its_claim():
