@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from vlm_api.plan import Setting
 from vlm_api.report import EffectiveSetting, FeaturePool, LeftSetting
-from vlm_runtime.wording import means_the_same
+from vlm_runtime.wording import OLDER_FLAGS, means_the_same
 
 POOL_SETTING: Final = "SGLANG_MM_FEATURE_CACHE_MB"
 
@@ -102,9 +102,6 @@ def _of_scheduler(name: str, info: Mapping[str, Any], scheduler: Mapping[str, An
         return _decode_graph_limit(info)
     if name == "max_running_requests":
         return _running_requests(info, scheduler)
-    if name == "enable_flashinfer_allreduce_fusion" and "flashinfer_allreduce_fusion_backend" in info:
-        # The older flag, which the engine turns into a value of the newer one.
-        return info["flashinfer_allreduce_fusion_backend"] is not None
     if name == "max_total_tokens" and "max_total_num_tokens" in info:
         return info["max_total_num_tokens"]
     return scheduler.get(name, info.get(name, _UNKNOWN))
@@ -145,6 +142,8 @@ def _agrees(name: str, planned: Any, effective: Any, info: Mapping[str, Any]) ->
     if planned == "auto":
         return True  # whatever the engine chose is what was asked for
     planned, effective = _plain(planned), _plain(effective)
+    if planned is True and (older := OLDER_FLAGS.get(name)):
+        return effective is True or older.is_on(info.get(older.field))
     if name == "schedule_conservativeness" and isinstance(planned, int | float) and _groups(info) > 1:
         planned = planned * _CONSERVATIVENESS_OF_GROUPS
     if isinstance(effective, float) and isinstance(planned, (int, float)):

@@ -6,8 +6,8 @@ configuration what the rest of it became. None of that is a wish that was ignore
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 # Of SGLang 0.5.9 to 0.5.23: server_args.py, since 0.5.19 in arg_groups (serving_hook.py, pd_disaggregation_hook.py).
 # None: the engine tells that by a field without a value.
@@ -27,6 +27,22 @@ _NEWER: Final[Mapping[str, Mapping[str, tuple[str | None, ...]]]] = {
     # speculative_hook.py; drafts of Gemma 4 have an algorithm of their own.
     "speculative_algorithm": {"NEXTN": ("EAGLE", "FROZEN_KV_MTP"), "EAGLE": ("FROZEN_KV_MTP",)},
     "tool_call_parser": {"qwen25": ("qwen",), "glm45": ("glm",)},
+}
+
+
+class OlderFlag(NamedTuple):
+    """A flag that the engine turns into the value of a newer field, and back to False."""
+
+    field: str
+    is_on: Callable[[Any], bool]
+    """Of that field's value."""
+
+
+OLDER_FLAGS: Final[Mapping[str, OlderFlag]] = {
+    "enable_flashinfer_allreduce_fusion": OlderFlag(
+        "flashinfer_allreduce_fusion_backend", lambda backend: backend is not None
+    ),
+    "keep_mm_feature_on_device": OlderFlag("mm_feature_transport", lambda transport: transport == "cuda_ipc"),
 }
 _IN_CAPITALS: Final = frozenset({"speculative_algorithm"})
 _HOSTS: Final = frozenset({"allowed_media_domains"})

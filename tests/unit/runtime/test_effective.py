@@ -114,10 +114,23 @@ def test_a_part_of_a_configuration_is_held_against_that_part(planned: Any) -> No
     assert one("cuda_graph_config", planned) == (INFO["cuda_graph_config"], True)
 
 
-@pytest.mark.parametrize(("backend", "agrees"), [("auto", True), (None, False)])
-def test_an_older_flag_is_told_by_the_newer_field(backend: str | None, agrees: bool) -> None:
-    info = INFO | {"enable_flashinfer_allreduce_fusion": False, "flashinfer_allreduce_fusion_backend": backend}
-    assert one("enable_flashinfer_allreduce_fusion", True, info) == (agrees, agrees)
+@pytest.mark.parametrize(
+    ("flag", "field", "value", "agrees"),
+    [
+        ("enable_flashinfer_allreduce_fusion", "flashinfer_allreduce_fusion_backend", "auto", True),
+        ("enable_flashinfer_allreduce_fusion", "flashinfer_allreduce_fusion_backend", None, False),
+        ("keep_mm_feature_on_device", "mm_feature_transport", "cuda_ipc", True),
+        ("keep_mm_feature_on_device", "mm_feature_transport", "cpu", False),
+    ],
+)
+def test_an_older_flag_is_told_by_the_newer_field(flag: str, field: str, value: str | None, agrees: bool) -> None:
+    assert one(flag, True, INFO | {flag: False, field: value}) == (False, agrees)
+    assert one(flag, False, INFO | {flag: False, field: value}) == (False, True)
+
+
+def test_an_older_flag_of_a_release_without_the_newer_field_is_told_by_itself() -> None:
+    info = {name: value for name, value in INFO.items() if name != "mm_feature_transport"}
+    assert one("keep_mm_feature_on_device", True, info | {"keep_mm_feature_on_device": True}) == (True, True)
 
 
 def test_the_conservativeness_that_attention_groups_have_is_the_planned_one() -> None:
