@@ -19,7 +19,7 @@ _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _SECRET: Final = re.compile(r"(^|_)(key|token|secret|password)$", re.IGNORECASE)
 _UNKNOWN: Final = object()
 # With data-parallel attention the engine gives each rank its share.
-_SHARED_BY_RANKS: Final = frozenset({"max_running_requests", "chunked_prefill_size"})
+_SHARED_BY_RANKS: Final = frozenset({"max_running_requests", "chunked_prefill_size", "max_mamba_cache_size"})
 
 # With data-parallel attention the engine multiplies schedule_conservativeness by this.
 _CONSERVATIVENESS_OF_GROUPS: Final = 0.3

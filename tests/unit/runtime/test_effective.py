@@ -158,7 +158,8 @@ def test_engines_before_0_5_22_share_out_over_dp_size_where_that_groups_the_rank
 
 
 def test_what_the_engine_shares_out_over_ranks_is_as_planned_also_where_a_remainder_is_lost() -> None:
-    ranks = INFO | {"attn_dp_size": 4, "chunked_prefill_size": 2048}
+    ranks = INFO | {"attn_dp_size": 4, "chunked_prefill_size": 2048, "max_mamba_cache_size": 25}
+    assert one("max_mamba_cache_size", 102, ranks) == (25, True)
     assert one("max_running_requests", 1270, ranks) == (1268, True)
     assert one("max_running_requests", 1272, ranks) == (1268, False)
     assert one("chunked_prefill_size", 8192, ranks) == (2048, True)
