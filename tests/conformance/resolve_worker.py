@@ -2,7 +2,7 @@
 
 Runs in the engine's own Python (``PYTHONPATH`` with the unchanged wheel): one JSON request a line in, one answer a line out.
 
-    {"args": [...], "env": {...}, "capability": [9, 0], "memoryMiB": 81559}
+    {"args": [...], "env": {...}, "capability": [9, 0], "memoryMiB": 81559}    and "fields": [names], where others are wanted
     {"fields": {...}, "graph": {...}, "env": {...}}   or   {"refused": "..."}
 
 The described facts go in through the engine's own seam for tests (``runtime_context.override_platform``) and through the
@@ -78,7 +78,7 @@ def resolve(request):
             fields = parsed.resolved_dict()
         decode = (fields.get("cuda_graph_config") or {}).get("decode") or {}
         return {
-            "fields": {name: fields.get(name) for name in FIELDS},
+            "fields": {name: fields.get(name) for name in request.get("fields", FIELDS)},
             "graph": decode.get("max_bs"),
             "env": {name: os.environ.get(name) for name in VARIABLES},
         }
