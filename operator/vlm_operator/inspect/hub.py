@@ -149,9 +149,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
         if request is None:
             return None
-        if request.type not in ("http", "https") or (req.type, request.type) == ("https", "http"):
+        # Not req.host and req.type: behind a proxy they are the proxy's.
+        before, after = urlsplit(req.full_url), urlsplit(request.full_url)
+        if after.scheme not in ("http", "https") or (before.scheme, after.scheme) == ("https", "http"):
             raise urllib.error.URLError("it redirects to an address without TLS")
-        if (request.type, request.host) != (req.type, req.host):
+        if (before.scheme, before.netloc) != (after.scheme, after.netloc):
             request.remove_header("Authorization")
         return request
 

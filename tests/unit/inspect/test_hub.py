@@ -60,6 +60,23 @@ def test_a_redirect_within_the_hub_keeps_the_token(hub: HubStandIn):
     assert hub.asked[1][1]["Authorization"] == f"Bearer {TOKEN}"
 
 
+def test_a_redirect_within_the_hub_keeps_the_token_behind_a_proxy_too(monkeypatch: pytest.MonkeyPatch):
+    with hub_stand_in() as proxy:
+        # A proxy is asked for the whole address.
+        proxy.answers["http://hub.test/org/model/resolve/main/config.json"] = [
+            Answer(status=307, headers={"Location": "/api/resolve-cache/config.json"})
+        ]
+        proxy.answers["http://hub.test/api/resolve-cache/config.json"] = [
+            Answer(status=302, headers={"Location": f"{proxy.address}/signed"})
+        ]
+        proxy.answers["/signed"] = proxy.answers[f"{proxy.address}/signed"] = [Answer(json.dumps(CONFIG).encode())]
+        monkeypatch.setenv("http_proxy", proxy.address)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        hub = Hub("org/model", None, endpoint="http://hub.test", token=TOKEN, patience=QUICK)
+        assert parse_config(hub.config()) == CONFIG
+        assert [asked.get("Authorization") for _, asked in proxy.asked] == [f"Bearer {TOKEN}", f"Bearer {TOKEN}", None]
+
+
 def test_a_redirect_to_another_host_does_not_carry_the_token(hub: HubStandIn):
     with hub_stand_in() as elsewhere:
         elsewhere.answers["/signed"] = [Answer(json.dumps(CONFIG).encode())]
