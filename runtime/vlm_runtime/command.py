@@ -8,7 +8,7 @@ from typing import Final
 
 from vlm_api.names import ENGINE_PORT, ENV_API_KEY, ENV_DEVICE
 from vlm_api.plan import ServingPlan
-from vlm_runtime.addresses import ANY_IPV4, ANY_IPV6, LOOPBACK_IPV4, asked_at
+from vlm_runtime.addresses import ANY_IPV4, ANY_IPV6, LOOPBACK_IPV4, LOOPBACK_IPV6, asked_at
 from vlm_runtime.sglang import ENV_GUARD
 
 # The engine's rendezvous between the pods of a group.
@@ -98,18 +98,32 @@ def engine_command(
         if option(args, "--dist-timeout") is None:
             args += ["--dist-timeout", str(GROUP_TIMEOUT_SECONDS)]
         head = environ["LWS_LEADER_ADDRESS"]
-    listens_on = _port(option(args, "--port"))
+    listens_on, address = _port(option(args, "--port")), asked_at(option(args, "--host") or "")
     env[ENV_GUARD] = str(listens_on)
+    env |= _past_the_proxy(env, address)
     return EngineCommand(
         argv=(*launcher, *args),
         env=env,
         port=listens_on,
-        address=asked_at(option(args, "--host") or ""),
+        address=address,
         api_key=written_key or key,
         tls=rank == 0 and option(args, "--ssl-certfile") is not None,
         rank=rank,
         head=head,
     )
+
+
+def _past_the_proxy(env: Mapping[str, str], address: str) -> dict[str, str]:
+    """The engine warms up by a request to itself, by a library that heeds these variables: no proxy is to answer that."""
+    if not any(
+        env.get(name) for kind in ("http", "https", "all") for name in (f"{kind}_proxy", f"{kind}_proxy".upper())
+    ):
+        return {}
+    # Where both are there, the one in small letters counts.
+    said = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    hosts = [host for host in said.replace(" ", "").split(",") if host]
+    value = ",".join(dict.fromkeys([*hosts, "localhost", LOOPBACK_IPV4, LOOPBACK_IPV6, address]))
+    return {} if "*" in hosts else {"no_proxy": value, "NO_PROXY": value}
 
 
 def _port(value: str | None) -> int:

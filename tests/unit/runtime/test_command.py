@@ -91,6 +91,33 @@ def test_a_follower_of_a_group_is_asked_without_tls_since_its_small_server_has_n
         assert command(group, engine=certified, runtime={"nodes": 2}).tls is (rank == 0)
 
 
+@pytest.mark.parametrize("proxy", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize(
+    "said", [{}, {"NO_PROXY": ".svc, 10.0.0.0/8"}, {"no_proxy": ".svc,127.0.0.1", "NO_PROXY": "x"}]
+)
+def test_an_engine_behind_a_proxy_still_asks_itself(proxy: str, said: dict[str, str]) -> None:
+    env = command({proxy: "http://proxy:3128", **said}).env
+    first = (said.get("no_proxy") or said.get("NO_PROXY") or "").replace(" ", "").split(",")
+    hosts = env["NO_PROXY"].split(",")
+    assert env["no_proxy"] == env["NO_PROXY"]
+    assert {*first, "127.0.0.1", "::1", "localhost"} - {""} == set(hosts)
+    assert len(hosts) == len(set(hosts))
+
+
+def test_an_engine_that_listens_on_one_address_asks_that_one_past_the_proxy() -> None:
+    env = command({"HTTP_PROXY": "http://proxy:3128"}, engine={"args": ["--host", "10.1.2.3"]}).env
+    assert "10.1.2.3" in env["NO_PROXY"].split(",")
+
+
+@pytest.mark.parametrize("said", [{}, {"NO_PROXY": "x"}, {"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "*"}])
+def test_without_a_proxy_or_where_none_is_to_be_used_nothing_is_said_of_it(said: dict[str, str]) -> None:
+    env = command(said).env
+    assert {name: env.get(name) for name in ("no_proxy", "NO_PROXY")} == {
+        "no_proxy": None,
+        "NO_PROXY": said.get("NO_PROXY"),
+    }
+
+
 def test_one_node_is_the_head_whatever_the_environment_says() -> None:
     found = command({"LWS_WORKER_INDEX": "3"})
     assert found.is_head
