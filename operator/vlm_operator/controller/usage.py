@@ -13,6 +13,9 @@ from vlm_operator.kube.kinds import POD
 
 # Every pod of the cluster is a lot to read, and several services plan at the same time when a node comes.
 FRESH_SECONDS: Final = 5.0
+# Nor is more than a tenth of the time spent on it, however many pods there are. Plans only rank by what is free and
+# remark on it: which pod gets a device is for the scheduler to say.
+FRESH_FOR_TIMES: Final = 10.0
 PAGE: Final = 100
 RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
@@ -27,7 +30,7 @@ class Usage:
         self._namespaces = namespaces
         self._clock = clock
         self._lock = threading.Lock()
-        self._read_at: float | None = None
+        self._fresh_until: float | None = None
         self._pods: list[dict[str, Any]] = []
 
     def of(self, resource: str, namespace: str, service: str) -> Mapping[str, int]:
@@ -38,10 +41,11 @@ class Usage:
     def _running(self) -> list[dict[str, Any]]:
         # One reads, and the others that plan at the same time take what it has read.
         with self._lock:
-            now = self._clock()
-            if self._read_at is None or now - self._read_at > FRESH_SECONDS:
+            began = self._clock()
+            if self._fresh_until is None or began > self._fresh_until:
                 self._pods = self._read()
-                self._read_at = self._clock()
+                ended = self._clock()
+                self._fresh_until = ended + max(FRESH_SECONDS, FRESH_FOR_TIMES * (ended - began))
             return self._pods
 
     def _read(self) -> list[dict[str, Any]]:

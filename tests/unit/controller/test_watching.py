@@ -152,6 +152,23 @@ def test_pods_are_read_only_when_somebody_looks_and_not_for_each_look():
     assert len(reads) == 2
 
 
+def test_where_reading_the_cluster_s_pods_takes_long_it_is_done_less_often():
+    client, now, reads = FakeClient(), [0.0], list[float]()
+    listing = client.list
+
+    def slowly(*of: Any, **more: Any) -> Any:
+        reads.append(now[0])
+        now[0] += 4.0
+        return listing(*of, **more)
+
+    client.list = slowly  # type: ignore[method-assign]
+    usage = Usage(client, clock=lambda: now[0])
+    while now[0] < 400:
+        dict(usage.of("nvidia.com/gpu", "default", "vlm"))
+        now[0] += 1.0
+    assert 9 <= len(reads) <= 10, reads
+
+
 def test_services_that_plan_at_the_same_time_read_the_cluster_s_pods_once():
     client, reads = FakeClient(), list[Any]()
     listing = client.list
