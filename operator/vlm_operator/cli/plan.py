@@ -19,7 +19,7 @@ from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.claims import claims_in
 from vlm_operator.facts.nodes import name_of, node_facts
 from vlm_operator.facts.slices import by_node
-from vlm_operator.facts.usage import in_use
+from vlm_operator.facts.usage import asking, in_use
 from vlm_operator.families import families
 from vlm_operator.planning import Cluster, plan_with_manifests
 from vlm_operator.profiles import Family
@@ -59,7 +59,7 @@ def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
     slices = by_node(objects.slices)
     return Cluster(
         nodes=tuple(node_facts(node, slices(name_of(node)), resource) for node in objects.nodes),
-        in_use=in_use(objects.pods, resource, service.namespace, service.name),
+        in_use=in_use(asking(objects.pods), resource, service.namespace, service.name),
         has_leader_worker_sets=objects.has_leader_worker_sets,
         claims=claims_in(service.namespace, objects.claims),
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from vlm_operator.facts.usage import asks_for_devices, in_use, reduced
+from vlm_operator.facts.usage import Asking, asking, in_use
 from vlm_operator.kube.client import ApiError, Client
 from vlm_operator.kube.kinds import POD
 
@@ -31,14 +31,14 @@ class Usage:
         self._clock = clock
         self._lock = threading.Lock()
         self._fresh_until: float | None = None
-        self._pods: list[dict[str, Any]] = []
+        self._pods: list[Asking] = []
 
     def of(self, resource: str, namespace: str, service: str) -> Mapping[str, int]:
         """Devices of that resource asked for on each node by pods of others. Read at the first look into it."""
 
         return _Lazy(lambda: in_use(self._running(), resource, namespace, service))
 
-    def _running(self) -> list[dict[str, Any]]:
+    def _running(self) -> list[Asking]:
         # One reads, and the others that plan at the same time take what it has read.
         with self._lock:
             began = self._clock()
@@ -48,7 +48,7 @@ class Usage:
                 self._fresh_until = ended + max(FRESH_SECONDS, FRESH_FOR_TIMES * (ended - began))
             return self._pods
 
-    def _read(self) -> list[dict[str, Any]]:
+    def _read(self) -> list[Asking]:
         try:
             return self._all()
         except ApiError as error:
@@ -57,7 +57,7 @@ class Usage:
         # An operator of a few namespaces may not see the others' pods: what these use is then not counted.
         return [p for namespace in self._namespaces for p in self._of(namespace)]
 
-    def _of(self, namespace: str) -> list[dict[str, Any]]:
+    def _of(self, namespace: str) -> list[Asking]:
         try:
             return self._all(namespace)
         except ApiError as error:
@@ -66,10 +66,10 @@ class Usage:
                 raise
             return []
 
-    def _all(self, namespace: str | None = None) -> list[dict[str, Any]]:
+    def _all(self, namespace: str | None = None) -> list[Asking]:
         # By pages, and little of each pod: all of ten thousand at once would take a gigabyte.
         pages = self._client.pages(POD, namespace, fields=RUNNING, limit=PAGE)
-        return [reduced(pod) for page in pages for pod in page["items"] if asks_for_devices(pod)]
+        return [pod for page in pages for pod in asking(page["items"])]
 
 
 class _Lazy(Mapping[str, int]):

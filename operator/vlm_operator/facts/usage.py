@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from vlm_api.names import LABEL_SERVICE
 from vlm_operator.facts.labels import count, mapping, mappings
@@ -13,55 +13,49 @@ from vlm_operator.facts.labels import count, mapping, mappings
 _ENDED = ("Succeeded", "Failed")
 
 
-def in_use(pods: Iterable[Mapping[str, Any]], resource: str, namespace: str, service: str) -> Counter[str]:
-    """Devices of ``resource`` per node that core/v1 Pods have asked for, without those of the service itself."""
+class Asking(NamedTuple):
+    """A pod on a node that asks for devices: all that is kept of it, since a cluster may have ten thousands of pods."""
+
+    node: str
+    namespace: str
+    service: str | None
+    """The VLMService that it belongs to, by its label."""
+    devices: dict[str, int]
+    """How many of each resource that is not Kubernetes' own."""
+
+
+def in_use(pods: Iterable[Asking], resource: str, namespace: str, service: str) -> Counter[str]:
+    """Devices of ``resource`` per node that pods have asked for, without those of the service itself."""
     found: Counter[str] = Counter()
     for pod in pods:
-        metadata, node = mapping(pod, "metadata"), mapping(pod, "spec").get("nodeName")
-        own = metadata.get("namespace") == namespace and mapping(metadata, "labels").get(LABEL_SERVICE) == service
-        ended = mapping(pod, "status").get("phase") in _ENDED
-        if isinstance(node, str) and node and not own and not ended:
-            found[node] += asked_for(pod, resource)
+        if (number := pod.devices.get(resource)) and (pod.service != service or pod.namespace != namespace):
+            found[pod.node] += number
     return found
 
 
-def asked_for(pod: Mapping[str, Any], resource: str) -> int:
-    """Devices of a pod: what its containers ask for together, or an init container alone where that is more."""
-    spec = mapping(pod, "spec")
-
-    def of(container: Mapping[str, Any]) -> int:
-        limits, requests = mapping(container, "resources", "limits"), mapping(container, "resources", "requests")
-        return count(limits, resource) or count(requests, resource)
-
-    together = sum(of(c) for c in mappings(spec.get("containers")))
-    return max([together, *(of(c) for c in mappings(spec.get("initContainers")))])
-
-
-def asks_for_devices(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod asks for anything that is no resource of Kubernetes itself: those have names with a domain."""
-    return any("/" in str(name) for part in _asked(pod) for name in part)
+def asking(pods: Iterable[Mapping[str, Any]]) -> Iterator[Asking]:
+    """Of core/v1 Pods those that hold devices of a node, whatever else stands in the list."""
+    for pod in pods:
+        metadata, node = mapping(pod, "metadata"), mapping(pod, "spec").get("nodeName")
+        if not isinstance(node, str) or not node or mapping(pod, "status").get("phase") in _ENDED:
+            continue
+        if devices := _devices(mapping(pod, "spec")):
+            service = mapping(metadata, "labels").get(LABEL_SERVICE)
+            yield Asking(node, str(metadata.get("namespace")), service if isinstance(service, str) else None, devices)
 
 
-def reduced(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """As much of a pod as ``in_use`` looks at: some hundred bytes of the ten thousand that a pod has."""
-    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
-    labels = mapping(metadata, "labels")
-    kinds = ("containers", "initContainers")
-    return {
-        "metadata": {
-            "namespace": metadata.get("namespace"),
-            "labels": {LABEL_SERVICE: labels[LABEL_SERVICE]} if LABEL_SERVICE in labels else {},
-        },
-        "spec": {
-            "nodeName": spec.get("nodeName"),
-            **{kind: [{"resources": mapping(c, "resources")} for c in mappings(spec.get(kind))] for kind in kinds},
-        },
-        "status": {"phase": mapping(pod, "status").get("phase")},
-    }
+def _devices(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What a pod's containers ask for together, or an init container alone where that is more."""
+    together: Counter[str] = Counter()
+    for container in mappings(spec.get("containers")):
+        together.update(_of(container))
+    for container in mappings(spec.get("initContainers")):
+        together |= _of(container)
+    return {name: number for name, number in together.items() if number > 0}
 
 
-def _asked(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    spec = mapping(pod, "spec")
-    for container in (*mappings(spec.get("containers")), *mappings(spec.get("initContainers"))):
-        yield mapping(container, "resources", "limits")
-        yield mapping(container, "resources", "requests")
+def _of(container: Mapping[str, Any]) -> Counter[str]:
+    limits, requests = mapping(container, "resources", "limits"), mapping(container, "resources", "requests")
+    # What is no resource of Kubernetes itself has a name with a domain.
+    names = {str(name) for part in (limits, requests) for name in part if "/" in str(name)}
+    return Counter({name: count(limits, name) or count(requests, name) for name in names})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vlm_operator.facts.usage import asks_for_devices, in_use, reduced
+from vlm_operator.facts.usage import asking, in_use
 
 GPU = "nvidia.com/gpu"
 
@@ -19,12 +19,16 @@ def pod(**changes: Any) -> dict[str, Any]:
     return {"kind": "Pod", "metadata": {"namespace": "x"}, "spec": spec} | changes
 
 
+def used(*pods: dict[str, Any]) -> dict[str, int]:
+    return in_use(asking(pods), GPU, "default", "vlm")
+
+
 def test_containers_add_up():
-    assert in_use([pod(), pod()], GPU, "default", "vlm") == {"n": 6}
+    assert used(pod(), pod()) == {"n": 6}
 
 
 def test_a_pod_that_has_ended_holds_nothing():
-    assert in_use([pod(status={"phase": "Succeeded"})], GPU, "default", "vlm") == {}
+    assert used(pod(status={"phase": "Succeeded"})) == {}
 
 
 @pytest.mark.parametrize(
@@ -39,20 +43,28 @@ def test_a_pod_that_has_ended_holds_nothing():
     ],
 )
 def test_a_pod_that_is_not_as_documented_raises_nothing(odd):
-    assert in_use([pod(**odd)], GPU, "default", "vlm")["n"] in (0, 3)
+    assert used(pod(**odd)).get("n", 0) in (0, 3)
 
 
-@pytest.mark.parametrize("more", [{}, {"status": {"phase": "Succeeded"}}, {"metadata": {"name": "p"}}])
-def test_as_much_as_is_kept_of_a_pod_says_the_same(more):
-    whole = pod(**more)
-    for namespace, service in (("default", "vlm"), ("other", "x")):
-        assert in_use([reduced(whole)], GPU, namespace, service) == in_use([whole], GPU, namespace, service)
+def test_an_init_container_alone_may_ask_for_more_than_all_that_run_later():
+    spec = {"nodeName": "n", "containers": [{"resources": {"limits": {GPU: "2"}}}]}
+    for number, most in ((1, 2), (3, 3)):
+        spec["initContainers"] = [{"resources": {"limits": {GPU: str(number)}}}]
+        assert used(pod(spec=spec)) == {"n": most}
 
 
-def test_pods_that_ask_for_no_device_are_none_of_this():
-    assert asks_for_devices(pod())
-    plain = {"spec": {"containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}}
-    assert not asks_for_devices(plain)
+def test_a_service_s_own_pods_are_left_out_and_another_s_of_that_name_are_not():
+    own = pod(metadata={"namespace": "default", "labels": {"vlmserve.dev/service": "vlm"}})
+    other = pod(metadata={"namespace": "other", "labels": {"vlmserve.dev/service": "vlm"}})
+    assert used(own) == {}
+    assert used(own, other) == {"n": 3}
+
+
+def test_of_pods_that_hold_no_device_nothing_is_kept():
+    plain = {"spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}}
+    odd = {"spec": {"nodeName": "n", "containers": [{}, None, {"resources": None}]}}
+    waiting = pod(spec={"containers": [{"resources": {"limits": {GPU: "2"}}}]})
+    assert list(asking([plain, odd, waiting, pod(status={"phase": "Failed"})])) == []
     plain["spec"]["initContainers"] = [{"resources": {"limits": {GPU: "1"}}}]
-    assert asks_for_devices(plain)
-    assert not asks_for_devices({"spec": {"containers": [{}, None, {"resources": None}]}})
+    (kept,) = asking([plain])
+    assert kept.devices == {GPU: 1}
