@@ -53,6 +53,10 @@ FAILURES: Final[dict[str, str]] = {
         "needs it (often nvidia), and hold the node's driver against the CUDA of the engine's image; on nodes with "
         "NVSwitch the fabric manager must run."
     ),
+    "DeviceFailed": (
+        "A GPU failed, or does not let itself be used. Look for NVIDIA's Xid messages in the node's kernel log; cordon the "
+        "node and delete the pod, so that it starts elsewhere, and have the GPU reset or replaced."
+    ),
     "GroupIncomplete": (
         "Another pod of the group did not come, or did not load its part of the model, in time. Look at the group's other "
         "pods: an image that is still pulled, a slower download, a failure of their own. A claim that all of them read, "

@@ -63,6 +63,11 @@ _DRIVER: Final = re.compile(
     r"|CUDA error: (?:system not yet initialized|system has unsupported display driver|forward compatibility was attempted)"
     r"|libcuda\.so\.1: cannot open shared object file|No accelerator \(CUDA|^RuntimeError: nvidia-smi (?:not found|error|failed)"
 )
+# CUDA's own words, as PyTorch and NCCL tell them. Faults that a kernel may cause as well are not among them.
+_DEVICE: Final = re.compile(
+    r"(?:CUDA error: |Cuda failure\b.{0,40})(?:uncorrectable (?:ECC|NVLink) error|hardware stack error"
+    r"|CUDA-capable device\(s\) is/are busy or unavailable|Invalid access of peer GPU memory over nvlink or a hardware error)"
+)
 # PyTorch, where members of a group find together, and SGLang, where they wait for each other's weights.
 _GROUP: Final = re.compile(r"Dist(?:Store|Network)Error: |there are other ranks that didn't finish loading")
 _MODEL: Final = re.compile(
@@ -193,6 +198,8 @@ def _reason(
         return "OutOfHostMemory"
     if said(_DEVICE_MEMORY):
         return "OutOfHostMemory" if device == "cpu" else "OutOfDeviceMemory"
+    if device == "cuda" and said(_DEVICE):
+        return "DeviceFailed"
     if not was_ready and said(_PORT):
         return "PortInUse"
     if ended.code == 2 and said(_ARGUMENT):

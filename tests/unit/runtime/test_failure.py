@@ -169,6 +169,18 @@ ENDS = {
         "DriverUnusable", Exit(signal=9), False,
         [*HIT, "RuntimeError: CUDA error: system not yet initialized", *SIGQUIT],
     ),
+    "a GPU with a fault in its memory": (
+        "DeviceFailed", Exit(signal=9), True,
+        [*HIT, "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered", *SIGQUIT],
+    ),
+    "a GPU that cannot be used, as NCCL says it": (
+        "DeviceFailed", Exit(signal=9), False,
+        ["pod:88:88 [0] NCCL WARN Cuda failure 46 'CUDA-capable device(s) is/are busy or unavailable'", *HIT, *SIGQUIT],
+    ),
+    "a kernel that reads where it may not": (
+        "SchedulerDied", Exit(signal=9), True,
+        [*HIT, "torch.AcceleratorError: CUDA error: an illegal memory access was encountered", *SIGQUIT],
+    ),
     "members that did not come, where the pod is alone": (
         "SchedulerDied", Exit(signal=9), False,
         [*HIT, "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 joined.", *SIGQUIT],
