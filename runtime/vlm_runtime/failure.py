@@ -154,7 +154,8 @@ def classify(
     )
     if reason == "DriverUnusable" and nvml:
         detail = f"{nvml[:1].upper()}{nvml[1:]}. {detail}"
-    if reason in _OF_THE_MODEL and model:
+    # Damaged files of the hub's could be had; of a folder it helps to know which.
+    if model and reason in _OF_THE_MODEL and (reason != "ModelUnreadable" or model.startswith((".", "/"))):
         detail = f"{model} {detail}"
         errors = [line for line in errors if not _MISLEADING.search(line)]
         shown = last_lines(errors)

@@ -324,6 +324,20 @@ def test_of_a_model_that_is_missing_its_path_is_said_first_and_not_what_the_hub_
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "first"),
+    [
+        ("/models/x is there, but is not complete or cannot be read.", True),
+        ("org/m could not be had from the hub.", False),
+    ],
+)
+def test_of_damaged_files_their_folder_is_said(model: str, first: bool) -> None:
+    lines = ["safetensors_rust.SafetensorError: Error while deserializing header: header too large"]
+    found = classify(Exit(code=1), lines, was_ready=False, oom_kills=0, device="cuda", model=model)
+    assert found.reason == "ModelUnreadable"
+    assert found.message.startswith(model) is first
+
+
 def test_of_an_end_that_has_nothing_to_do_with_the_model_it_is_not_said() -> None:
     found = classify(
         Exit(code=2),
