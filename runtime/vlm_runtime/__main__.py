@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from vlm_api.names import PLAN_KEY, PLAN_MOUNT, RUNTIME_PORT, TERMINATION_LOG
 from vlm_api.plan import ServingPlan
 from vlm_api.report import Failure, FoundHardware
-from vlm_runtime import nvml, server, shared_memory
+from vlm_runtime import downloads, nvml, server, shared_memory
 from vlm_runtime.addresses import LOOPBACK_IPV6, is_ipv6_only
 from vlm_runtime.cgroup import oom_kills
 from vlm_runtime.client import EngineClient
@@ -126,6 +126,8 @@ def _run(chosen: Options, events: SimpleQueue[Event], output: Output) -> Failure
     if mismatch is not None:
         return mismatch
     _clear_shared_memory(output)
+    # Beside the start: a network file system may take its time, and what is removed is what nobody writes.
+    threading.Thread(target=_clear_downloads, args=(command, output), name="downloads", daemon=True).start()
     return _supervise(plan, command, chosen, state, events, output)
 
 
@@ -190,6 +192,16 @@ def _clear_shared_memory(output: Output) -> None:
     files, size = shared_memory.clear()
     if files:
         output.say(f"removed {files} files of {size >> 20} MiB that an earlier engine left in /dev/shm")
+
+
+def _clear_downloads(command: EngineCommand, output: Output) -> None:
+    try:
+        files, size = downloads.clear(downloads.caches(command.env, command.argv))
+    except OSError as error:
+        output.say(f"what ended downloads left in the cache could not be looked for: {error}")
+        return
+    if files:
+        output.say(f"removed {files} files of {size >> 20} MiB that downloads left which were ended")
 
 
 def _supervise(
