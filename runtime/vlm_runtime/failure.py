@@ -40,9 +40,10 @@ _DENIED: Final = re.compile(
     r"GatedRepoError|trying to access a gated repo|\b40[13] Client Error|Client error '40[13]\b|HfHubHTTPError: 40[13]\b"
 )
 # Of huggingface_hub 0.36, which asks by requests, and 1.33, by httpx; large files come by xet, which has words of its own.
+# The engine asks itself by requests, too, while it warms up.
 _NO_HUB: Final = re.compile(
     r"We couldn't connect to '|LocalEntryNotFoundError|OfflineModeIsEnabled|outgoing traffic has been disabled"
-    r"|^(?:httpx|httpcore|requests\.exceptions|urllib3\.exceptions)\S*\."
+    r"|^(?!.*host='(?:127\.0\.0\.1|localhost|::1)')(?:httpx|httpcore|requests\.exceptions|urllib3\.exceptions)\S*\."
     r"(?:Connect\w*|(?:Read|Write|Pool)Timeout|(?:Read|Write)Error|RemoteProtocolError|ProxyError|SSLError"
     r"|ChunkedEncodingError|ProtocolError|IncompleteRead|MaxRetryError|NameResolutionError)\b"
     r"|^(?:huggingface_hub|requests\.exceptions)\S*HTTPError: (?:Server error '|Client error ')?(?:408|425|429|5\d\d)\b"

@@ -116,6 +116,13 @@ ENDS = {
             "retries", *SIGQUIT,
         ],
     ),
+    "an engine that did not answer itself while it warmed up": (
+        "EngineKilled", Exit(signal=9), False,
+        [
+            "requests.exceptions.ReadTimeout: HTTPConnectionPool(host='127.0.0.1', port=8000): Read timed out. (read "
+            "timeout=600)"
+        ],
+    ),
     "a disk that is full of what xet brings": (
         "DiskFull", Exit(signal=9), False,
         [*HIT, "RuntimeError: Data processing error: I/O error: No space left on device (os error 28)", *SIGQUIT],
