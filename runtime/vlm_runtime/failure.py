@@ -86,6 +86,8 @@ _SCHEDULER: Final = re.compile(
     r"Scheduler hit an exception|Subprocess scheduler\S* .*crashed|Rank \d+ scheduler (?:is dead|died)"
     r"|Received sigquit from a child process|SIGQUIT received"
 )
+# SGLang 0.5.16 to 0.5.23 before it ends itself by SIGKILL, as where its warm-up fails.
+_BY_ITSELF: Final = re.compile(r"kill_process_tree called: parent_pid=(\d+), include_parent=True, pid=\1\b")
 # Uvicorn's, followed by its own end; SGLang's other processes run on, and the container with them.
 _PORT: Final = re.compile(r"error while attempting to bind on address .*(?:address already in use|permission denied)")
 _CONFIGURATION: Final = re.compile(r"^(?:ValueError|AssertionError|NotImplementedError|KeyError|TypeError|OSError)\b")
@@ -212,7 +214,7 @@ def _reason(
         return "ConfigurationError"
     if said(_SCHEDULER):
         return "SchedulerDied"
-    return "EngineExited" if ended.signal is None else "EngineKilled"
+    return "EngineExited" if ended.signal is None or said(_BY_ITSELF) else "EngineKilled"
 
 
 def _missing(said: Callable[[re.Pattern[str]], bool], *, device: str, in_group: bool) -> str | None:

@@ -117,10 +117,11 @@ ENDS = {
         ],
     ),
     "an engine that did not answer itself while it warmed up": (
-        "EngineKilled", Exit(signal=9), False,
+        "EngineExited", Exit(signal=9), False,
         [
             "requests.exceptions.ReadTimeout: HTTPConnectionPool(host='127.0.0.1', port=8000): Read timed out. (read "
-            "timeout=600)"
+            "timeout=600)",
+            "[2026-11-29 20:02:08] kill_process_tree called: parent_pid=14350, include_parent=True, pid=14350",
         ],
     ),
     "a disk that is full of what xet brings": (
