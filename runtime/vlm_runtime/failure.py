@@ -70,7 +70,9 @@ _DEVICE: Final = re.compile(
     r"|CUDA-capable device\(s\) is/are busy or unavailable|Invalid access of peer GPU memory over nvlink or a hardware error)"
 )
 # PyTorch, where members of a group find together, and SGLang, where they wait for each other's weights.
-_GROUP: Final = re.compile(r"Dist(?:Store|Network)Error: |there are other ranks that didn't finish loading")
+_GROUP: Final = re.compile(
+    r"Dist(?:Store|Network)Error: |there are other ranks that didn't finish loading|Failed to receive worker ports from node 0"
+)
 _MODEL: Final = re.compile(
     r"RepositoryNotFoundError|RevisionNotFoundError|EntryNotFoundError|HFValidationError"
     r"|Repo id must be in the form|is not a local folder and is not a valid model identifier"

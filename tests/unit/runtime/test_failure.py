@@ -271,6 +271,7 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_not_taken_for_a_crash() -
         "(qwen3-vl-0.qwen3-vl, 20000).",
         "ValueError: TP rank 0 could finish the model loading, but there are other ranks that didn't finish loading. It is "
         "likely due to unexpected failures (e.g., OOM) or a slow node.",
+        "RuntimeError: Failed to receive worker ports from node 0 within timeout",
     ],
 )
 def test_a_pod_that_waited_in_vain_for_its_group_says_so_and_not_that_it_is_at_fault(line: str) -> None:
