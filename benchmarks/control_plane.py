@@ -33,6 +33,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 # The server then sends names and versions only, and this process has little to read.
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 LABEL = "vlmserve.dev/service"
+DEVICES = 8  # of each node
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -203,11 +204,11 @@ def node(index: int) -> dict[str, Any]:
         "nvidia.com/gpu.memory": memory,
         "nvidia.com/gpu.compute.major": capability[0],
         "nvidia.com/gpu.compute.minor": capability[1],
-        "nvidia.com/gpu.count": "8",
+        "nvidia.com/gpu.count": str(DEVICES),
         "nvidia.com/gpu.replicas": "1",
         "nvidia.com/gfd.timestamp": "1",
     }
-    resources = {"nvidia.com/gpu": "8", "cpu": "128", "memory": "1000Gi", "pods": "110"}
+    resources = {"nvidia.com/gpu": str(DEVICES), "cpu": "128", "memory": "1000Gi", "pods": "110"}
     ready = [{"type": "Ready", "status": "True"}]
     return {
         "apiVersion": "v1",

@@ -6,9 +6,9 @@
 A real API server with real etcd; nodes are Node objects, no pod runs. For each size of ``--services``: services are created
 while the operator runs; then nothing happens for a while; then the timestamp label of every node changes; then services
 change one at a time; then the operator is started anew. For each size of ``--available``, on an API server of its own with
-Kubernetes' controllers, its scheduler and KWOK, which simulates the pods: services are created until all serve. The peer is
-the LeaderWorkerSet controller with objects of no replicas, made by the same load in the same run, on an API server of its
-own. Needs the cluster's programs (``make prepare``), and root for ``--available``.
+Kubernetes' controllers, its scheduler and KWOK, which simulates the pods: services are created until all serve, then the
+operator is started anew. The peer is the LeaderWorkerSet controller with objects of no replicas, made by the same load in
+the same run, on an API server of its own. Needs the cluster's programs (``make prepare``), and root for ``--available``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any
 
 from control_plane import (
     DEPLOYMENTS,
+    DEVICES,
     SERVICES,
     Api,
     Arrivals,
@@ -232,7 +233,8 @@ def measure_available(size: int, options: argparse.Namespace, folder: Path) -> R
     result, own = Result("vlm-operator, pods by KWOK", size), folder / f"available-{size}"
     with cluster(own) as (api, kubeconfig), kubernetes(own, kubeconfig) as others:
         install(api)
-        add_nodes(api, options.nodes)
+        # Each service takes one H100, and every other node has them.
+        add_nodes(api, max(options.nodes, 2 * -(-size // DEVICES)))
         operator, serving = Operator(kubeconfig, folder / f"available-{size}.log"), Serving(api)
         serving.watch(SERVICES)
         try:
@@ -251,6 +253,10 @@ def measure_available(size: int, options: argparse.Namespace, folder: Path) -> R
             result.serving_p50, result.serving_p99 = percentile(waits, 0.5), percentile(waits, 0.99)
             result.rss_mib, result.peak_mib = use(operator.pid).rss_mib, use(operator.pid).peak_mib
             say(f"{size} with pods: {result.serving_rate:.0f} services/s until they serve, CPU {result.cpu}")
+            anew(api, result, operator)
+            say(
+                f"{size} with pods: started anew: {result.restart_seconds:.1f} s, {result.restart_peak_mib:.0f} MiB at most"
+            )
         finally:
             serving.stop()
             operator.stop()
@@ -369,8 +375,14 @@ def table(results: Sequence[Result]) -> Table:
     row("writes after every node's timestamp", own(lambda r: str(sum(r.node_writes.values()))))
     row("one change to its Deployment, p50 / p99, s", own(lambda r: f"{r.change_p50:.3f} / {r.change_p99:.3f}"))
     row("writes a change / other services touched", own(lambda r: f"{r.change_writes_each:.1f} / {len(r.strangers)}"))
-    row("started anew: s / writes", own(lambda r: f"{r.restart_seconds:.1f} / {sum(r.restart_writes.values())}"))
-    row("memory at most after that, MiB", own(lambda r: f"{r.restart_peak_mib:.0f}"))
+    row(
+        "started anew: s / writes / MiB at most",
+        lambda r: (
+            f"{r.restart_seconds:.1f} / {sum(r.restart_writes.values())} / {r.restart_peak_mib:.0f}"
+            if r.restart_seconds
+            else "—"
+        ),
+    )
     return shown
 
 
