@@ -123,7 +123,8 @@ def _past_the_proxy(env: Mapping[str, str], address: str) -> dict[str, str]:
     said = env.get("no_proxy") or env.get("NO_PROXY") or ""
     hosts = [host for host in said.replace(" ", "").split(",") if host]
     value = ",".join(dict.fromkeys([*hosts, "localhost", LOOPBACK_IPV4, LOOPBACK_IPV6, address]))
-    return {} if "*" in hosts else {"no_proxy": value, "NO_PROXY": value}
+    # Everything goes past the proxy only where that star stands alone.
+    return {} if hosts == ["*"] else {"no_proxy": value, "NO_PROXY": value}
 
 
 def _port(value: str | None) -> int:

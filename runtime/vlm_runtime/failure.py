@@ -90,6 +90,10 @@ _SCHEDULER: Final = re.compile(
 )
 # SGLang 0.5.16 to 0.5.23 before it ends itself by SIGKILL, as where its warm-up fails.
 _BY_ITSELF: Final = re.compile(r"kill_process_tree called: parent_pid=(\d+), include_parent=True, pid=\1\b")
+# SGLang before it ends itself, where its own question to itself failed: it has everything of the model's by then.
+_WARM_UP: Final = re.compile(r"\bInitialization failed\. warmup error: ")
+# PyTorch's, where the head of a group opens its rendezvous: others would wait for it in vain.
+_GROUP_PORT: Final = re.compile(r"The server socket has failed to listen on any local network address")
 # Uvicorn's, followed by its own end; SGLang's other processes run on, and the container with them.
 _PORT: Final = re.compile(r"error while attempting to bind on address .*(?:address already in use|permission denied)")
 _CONFIGURATION: Final = re.compile(r"^(?:ValueError|AssertionError|NotImplementedError|KeyError|TypeError|OSError)\b")
@@ -206,7 +210,7 @@ def _reason(
         return "OutOfHostMemory" if device == "cpu" else "OutOfDeviceMemory"
     if device == "cuda" and said(_DEVICE):
         return "DeviceFailed"
-    if not was_ready and said(_PORT):
+    if not was_ready and (said(_PORT) or said(_GROUP_PORT)):
         return "PortInUse"
     if ended.code == 2 and said(_ARGUMENT):
         return "BadArgument"
@@ -223,6 +227,8 @@ def _missing(said: Callable[[re.Pattern[str]], bool], *, device: str, in_group: 
     """What a start did not find. A driver first, without which nothing else counts; other pods last, which wait in vain."""
     if device == "cuda" and said(_DRIVER):
         return "DriverUnusable"
+    if said(_WARM_UP):
+        return None
     signs = {
         "PermissionDenied": _PERMISSION,
         "ModelAccessDenied": _DENIED,

@@ -155,6 +155,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             raise urllib.error.URLError("it redirects to an address without TLS")
         if (before.scheme, before.netloc) != (after.scheme, after.netloc):
             request.remove_header("Authorization")
+        # The proxy's password: where the next host is asked through a proxy, it is added anew.
+        request.remove_header("Proxy-authorization")
         return request
 
 

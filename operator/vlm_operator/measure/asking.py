@@ -14,6 +14,7 @@ import ssl
 import urllib.error
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 KEYS = "BENCH_KEY_"  # how the variables begin that hold the servers' keys
 ERROR_LENGTH = 300
@@ -100,6 +101,17 @@ def pinned(text: str) -> ssl.SSLContext:
     return context
 
 
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows them, and takes the key along to the same server only."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        if request is not None and (before.scheme, before.netloc) != (after.scheme, after.netloc):
+            request.remove_header("Authorization")
+        return request
+
+
 def fetch(
     url: str, key: str | None, seconds: float, body: dict[str, Any] | None, trust: ssl.SSLContext | None
 ) -> tuple[int, bytes]:
@@ -113,7 +125,9 @@ def fetch(
     if body is not None:
         headers["Content-Type"], data = "application/json", json.dumps(body).encode()
     request = urllib.request.Request(url, data, headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust), Redirects
+    )
     try:
         with opener.open(request, timeout=seconds) as answer:
             return answer.status, answer.read()

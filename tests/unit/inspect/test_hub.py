@@ -77,6 +77,21 @@ def test_a_redirect_within_the_hub_keeps_the_token_behind_a_proxy_too(monkeypatc
         assert [asked.get("Authorization") for _, asked in proxy.asked] == [f"Bearer {TOKEN}", f"Bearer {TOKEN}", None]
 
 
+def test_the_proxys_password_is_given_to_the_proxy_and_to_no_host_that_is_asked_past_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    with hub_stand_in() as proxy:
+        proxy.answers["http://hub.test/org/model/resolve/main/config.json"] = [
+            Answer(status=307, headers={"Location": "http://cdn.test/x"})
+        ]
+        proxy.answers["http://cdn.test/x"] = [Answer(status=302, headers={"Location": f"{proxy.address}/signed"})]
+        proxy.answers["/signed"] = [Answer(json.dumps(CONFIG).encode())]
+        monkeypatch.setenv("http_proxy", proxy.address.replace("//", "//user:secret@"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert parse_config(Hub("org/model", None, endpoint="http://hub.test", patience=QUICK).config()) == CONFIG
+        assert ["Proxy-Authorization" in asked for _, asked in proxy.asked] == [True, True, False]
+
+
 def test_a_redirect_to_another_host_does_not_carry_the_token(hub: HubStandIn):
     with hub_stand_in() as elsewhere:
         elsewhere.answers["/signed"] = [Answer(json.dumps(CONFIG).encode())]

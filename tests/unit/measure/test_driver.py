@@ -246,6 +246,32 @@ def test_a_server_that_wants_another_key_is_named_and_the_key_is_not(
     assert "sk-of-another-server" not in printed
 
 
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """Sends whoever asks to another server."""
+
+    target = ""
+
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", self.target + self.path)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_server_that_sends_the_load_to_another_one_does_not_give_it_the_key(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Elsewhere, "target", url)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        found = Server({"url": f"http://127.0.0.1:{server.server_port}", "key_variable": "BENCH_KEY_0"})
+        assert found.get("/v1/models") == (401, b'{"error": {"message": "no such key: None"}}')
+        assert Server({"url": url, "key_variable": "BENCH_KEY_0"}).get("/v1/models")[0] == 200
+        server.shutdown()
+
+
 def test_a_secret_may_end_with_a_line_break(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,11 @@ def test_an_engine_that_listens_on_one_address_asks_that_one_past_the_proxy() ->
     assert "10.1.2.3" in env["NO_PROXY"].split(",")
 
 
+def test_a_star_among_other_hosts_takes_nothing_past_the_proxy_so_the_engine_still_asks_itself() -> None:
+    env = command({"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": ".svc,*"}).env
+    assert "127.0.0.1" in env["NO_PROXY"].split(",")
+
+
 @pytest.mark.parametrize("said", [{}, {"NO_PROXY": "x"}, {"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "*"}])
 def test_without_a_proxy_or_where_none_is_to_be_used_nothing_is_said_of_it(said: dict[str, str]) -> None:
     env = command(said).env

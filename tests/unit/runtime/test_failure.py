@@ -124,6 +124,15 @@ ENDS = {
             "[2026-11-29 20:02:08] kill_process_tree called: parent_pid=14350, include_parent=True, pid=14350",
         ],
     ),
+    "an engine whose own server broke off while it warmed up": (
+        "EngineExited", Exit(signal=9), False,
+        [
+            "[2026-11-29 20:02:08] Initialization failed. warmup error: Traceback (most recent call last):",
+            "urllib3.exceptions.ProtocolError: ('Connection aborted.', RemoteDisconnected('Remote end closed connection'))",
+            "requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected('Remote end closed connection'))",
+            "[2026-11-29 20:02:08] kill_process_tree called: parent_pid=14350, include_parent=True, pid=14350",
+        ],
+    ),
     "a disk that is full of what xet brings": (
         "DiskFull", Exit(signal=9), False,
         [*HIT, "RuntimeError: Data processing error: I/O error: No space left on device (os error 28)", *SIGQUIT],
@@ -279,6 +288,15 @@ def test_a_pod_that_waited_in_vain_for_its_group_says_so_and_not_that_it_is_at_f
     found = classify(Exit(signal=9), lines, was_ready=False, oom_kills=0, device="cuda", in_group=True)
     assert found.reason == "GroupIncomplete"
     assert line in found.message
+
+
+def test_a_head_whose_port_for_the_group_is_taken_says_so_and_blames_no_other_pod() -> None:
+    line = (
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: "
+        "20000, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
+    )
+    found = classify(Exit(signal=9), [*HIT, line, *SIGQUIT], was_ready=False, oom_kills=0, device="cuda", in_group=True)
+    assert found.reason == "PortInUse"
 
 
 def test_a_failure_of_its_own_counts_more_than_the_group_that_waited() -> None:
