@@ -143,7 +143,7 @@ def make_plan(
     nodes = choice.chosen.nodes if choice.chosen is not None else ()
     findings += limit_findings(spec.template, sums.host_memory_mib or 0)
     findings += node_findings(spec.template, sums.host_memory_mib or 0, nodes)
-    disk_mib, disk_findings = disk(spec.template, downloaded_mib(context), nodes)
+    disk_mib, disk_findings = disk(spec.template, downloaded_mib(context), nodes, sure=model.evidence is not None)
     findings += disk_findings
     findings += claim_findings(spec, cluster.claims, nodes, context.devices_per_pod)
     settings = list(declared)

@@ -13,7 +13,7 @@ from vlm_operator.render.claims import claim_spec, claim_template_name
 from vlm_operator.render.digest import stored
 from vlm_operator.render.names import Manifest
 from vlm_operator.render.network import USUAL_SITE, Site, network_policy
-from vlm_operator.render.pod import SCHEME_ANNOTATION
+from vlm_operator.render.pod import SCHEME_ANNOTATION, engine_scheme
 from vlm_operator.render.workload import LWS_WORKER_INDEX, target_reference, workload
 
 # What the custom metrics API has to serve for each pod: the requests that it holds (docs/autoscaling.md).
@@ -87,7 +87,7 @@ def objects(
     if service.spec.scaling is not None:
         found.append(_autoscaler(plan, service))
     if service.spec.metrics.pod_monitor:
-        found.append(_pod_monitor(service))
+        found.append(_pod_monitor(plan, pod_template, service))
     return [_with_metadata(o, service, owner, plan.hash) for o in found]
 
 
@@ -184,8 +184,12 @@ def target_in_flight(service: VLMService) -> int:
     return DEFAULT_TARGET_IN_FLIGHT if concurrency is None else max(1, int(concurrency * TARGET_SHARE))
 
 
-def _pod_monitor(service: VLMService) -> Manifest:
-    certified = {"relabelings": [*TARGET_LABELS, SCHEME], "tlsConfig": ANY_CERTIFICATE}
+def _pod_monitor(plan: ServingPlan, pod_template: dict[str, Any], service: VLMService) -> Manifest:
+    certified: Manifest = {"relabelings": [*TARGET_LABELS, SCHEME], "tlsConfig": ANY_CERTIFICATE}
+    scheme = engine_scheme(plan)
+    if scheme != "http" and SCHEME_ANNOTATION not in ((pod_template.get("metadata") or {}).get("annotations") or {}):
+        # Pods of a plan that stays from a release which did not annotate them.
+        certified["scheme"] = scheme
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",

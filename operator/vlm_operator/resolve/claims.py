@@ -48,11 +48,13 @@ def _finding(spec: VLMServiceSpec, name: str, path: str, claim: ClaimFacts | Non
             path=path,
         )
     if claim.one_pod and pods > 1:
+        # An autoscaler may never ask for the second one.
+        sure = _least_replicas(spec) * spec.multinode.node_count > 1
         return Finding(
-            severity=Severity.ERROR,
+            severity=Severity.ERROR if sure else Severity.WARNING,
             reason="ClaimForOnePod",
-            message=f"{pods} pods are wanted and the claim {name} is for one (ReadWriteOncePod): the others could never be "
-            f"scheduled; {_instead(path)}, or want one pod",
+            message=f"{'' if sure else 'up to '}{pods} pods are wanted and the claim {name} is for one (ReadWriteOncePod): the "
+            f"others could never be scheduled; {_instead(path)}, or want one pod",
             path=path,
         )
     if claim.one_pod or (claim.one_node and pods == 1 and not one_node):
@@ -104,6 +106,10 @@ def _replicas(spec: VLMServiceSpec) -> int:
     if spec.scaling is not None:
         return spec.scaling.max_replicas
     return 1 if spec.replicas is None else spec.replicas
+
+
+def _least_replicas(spec: VLMServiceSpec) -> int:
+    return spec.scaling.min_replicas if spec.scaling is not None else _replicas(spec)
 
 
 def _wanted(spec: VLMServiceSpec) -> int:

@@ -19,6 +19,8 @@ STEP: Final = f"keep them in a claim ({CLAIM_PATH})"
 LIMIT_PATH: Final = f"spec.template.spec.containers[name={MAIN_CONTAINER}].resources.limits.{STORAGE}"
 # Where Hugging Face's library and the engine are told to keep what they download.
 HOMES: Final = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
+# Formats with which the engine reads no weights from the hub.
+NOT_FROM_THE_HUB: Final = ("dummy", "remote", "remote_instance")
 GRANULE_MIB: Final = 256
 
 
@@ -28,18 +30,23 @@ def downloaded_mib(context: Context) -> int:
     spec, choices = context.spec, context.choices
     if not spec.model.uri.startswith("hf://") or spec.model.cache_claim or _has_own_cache(spec.template):
         return 0
-    if "download_dir" in choices.settings or any(n in choices.env or n in choices.referenced_env for n in HOMES):
+    if choices.get("load_format") in NOT_FROM_THE_HUB or "download_dir" in choices.settings:
+        return 0
+    if any(n in choices.env or n in choices.referenced_env for n in HOMES):
         return 0
     return memory.round_up(memory.weights_mib(context.model, 1) or 0, GRANULE_MIB)
 
 
-def disk(template: Mapping[str, Any], downloaded: int, nodes: Sequence[NodeFacts]) -> tuple[int | None, list[Finding]]:
+def disk(
+    template: Mapping[str, Any], downloaded: int, nodes: Sequence[NodeFacts], *, sure: bool
+) -> tuple[int | None, list[Finding]]:
     """What each pod asks for in MiB (None: nothing), and Warnings where the download has no room: on none of the nodes, or
     within the user's own limit.
 
     Only nodes that say what they have can be asked: a kubelet that does not measure its disk offers none, and an
     autoscaler does not know the disk of every node that is not there yet. A limit of the user's that is below stands for
-    the request, as Kubernetes takes it.
+    the request, as Kubernetes takes it. ``sure``: whether the files' own size is known; without it no pod waits for a disk
+    that no node has.
     """
     if not downloaded:
         return None, []
@@ -50,18 +57,18 @@ def disk(template: Mapping[str, Any], downloaded: int, nodes: Sequence[NodeFacts
     if most is None:
         return None, findings
     if most < downloaded:
-        findings.append(_too_small(most, downloaded, _mib(resources, "requests")))
-    return None if too_low else downloaded, findings
+        findings.append(_too_small(most, downloaded, _mib(resources, "requests"), sure=sure))
+    return None if too_low or (most < downloaded and not sure) else downloaded, findings
 
 
-def _too_small(most: int, downloaded: int, asked: int | None) -> Finding:
-    waits = asked is None or asked > most
+def _too_small(most: int, downloaded: int, asked: int | None, *, sure: bool) -> Finding:
+    waits, so_far = sure if asked is None else asked > most, "" if sure else ", as far as is known,"
     end = "it waits for a larger one" if waits else "it would be evicted before all of them are there"
     return Finding(
         severity=Severity.WARNING,
         reason="NodeDiskTooSmall",
-        message=f"each pod downloads {downloaded:,} MiB of weights to its node's disk, and the largest of these nodes offers "
-        f"{most:,} MiB of it ({STORAGE}): {end}; {STEP}, or take nodes with larger disks",
+        message=f"each pod downloads {downloaded:,} MiB of weights{so_far} to its node's disk, and the largest of these nodes "
+        f"offers {most:,} MiB of it ({STORAGE}): {end}; {STEP}, or take nodes with larger disks",
         path=CLAIM_PATH,
     )
 

@@ -42,7 +42,7 @@ def about_claims(made: ServingPlan) -> list[Finding]:
     ("spec", "path"),
     [
         ({"replicas": 2}, "spec.model.cacheClaim"),
-        ({"scaling": {"maxReplicas": 3}}, "spec.model.cacheClaim"),
+        ({"scaling": {"minReplicas": 2, "maxReplicas": 3}}, "spec.model.cacheClaim"),
         ({"replicas": 2, "model": ON_A_CLAIM}, "spec.model.uri"),
         ({"parallelism": {"tensor": 8}, "multinode": {"nodeCount": 2}}, "spec.model.cacheClaim"),
         (
@@ -66,6 +66,12 @@ def test_a_claim_for_one_pod_refuses_a_second_one_and_one_for_one_node_warns_of_
     assert "take a claim with" in warned.message
     for several in ("ReadWriteMany", "ReadOnlyMany"):
         assert not about_claims(of(modes=("ReadWriteOnce", several), **spec))
+
+
+def test_pods_that_an_autoscaler_may_never_ask_for_refuse_nothing():
+    (found,) = about_claims(of(modes=("ReadWriteOncePod",), scaling={"minReplicas": 1, "maxReplicas": 3}))
+    assert (found.severity, found.reason) == (Severity.WARNING, "ClaimForOnePod")
+    assert "up to 3 pods are wanted" in found.message
 
 
 @pytest.mark.parametrize("modes", [("ReadWriteOncePod",), ("ReadWriteOnce",)])

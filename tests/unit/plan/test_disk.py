@@ -60,6 +60,7 @@ def test_each_pod_of_a_group_downloads_all_weights():
         {"model": QWEN3_VL | {"uri": "file:///models/qwen"}},
         {"model": QWEN3_VL | {"uri": "oci://example.com/qwen:1"}},
         {"engine": {"version": "0.5.23", "settings": {"download_dir": "/mine"}}},
+        {"engine": {"version": "0.5.23", "settings": {"load_format": "dummy"}}},
         {"engine": {"version": "0.5.23", "env": [{"name": "HF_HOME", "value": "/mine"}]}},
         {
             "template": {
@@ -97,6 +98,15 @@ def test_a_node_whose_disk_is_too_small_is_told_with_the_numbers():
     assert "waits for a larger one" in found.message
     assert "spec.model.cacheClaim" in found.message
     assert not of("NodeDiskTooSmall", plan(with_disk("10Gi"), with_disk("16Gi", "b")))
+
+
+def test_no_pod_waits_for_a_disk_that_files_of_which_nothing_was_read_may_not_need():
+    model = {"uri": "hf://org/some-awq", "architecture": "Qwen3VLForConditionalGeneration", "parametersBillion": 8}
+    assert asked(model=model)["ephemeral-storage"] == f"{WEIGHTS_MIB}Mi"
+    assert "ephemeral-storage" not in asked(with_disk("10Gi"), model=model)
+    (found,) = of("NodeDiskTooSmall", plan(with_disk("10Gi"), model=model))
+    assert "15,360 MiB of weights, as far as is known," in found.message
+    assert "waits" not in found.message
 
 
 def test_a_request_of_the_user_s_stays_and_does_not_make_the_disk_larger():

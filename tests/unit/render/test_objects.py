@@ -179,6 +179,20 @@ def test_a_pod_monitor_asks_an_engine_by_what_its_pod_says_and_the_runtime_by_ht
     assert all(rule["targetLabel"] != "__scheme__" for rule in runtime["relabelings"])
 
 
+def test_an_engine_whose_pods_an_older_release_made_is_still_asked_by_https():
+    made = plan(engine=plan().engine.model_copy(update={"args": ["--ssl-certfile", "/tls/tls.crt"]}), hash="0123456789")
+    asked = service(metrics={"podMonitor": True})
+    template = render.pod_template(made, asked)
+
+    def scheme(stored):
+        (monitor,) = (o for o in render.objects(made, stored, asked) if o["kind"] == "PodMonitor")
+        return [endpoint.get("scheme") for endpoint in monitor["spec"]["podMetricsEndpoints"]]
+
+    assert scheme(template) == [None, None]
+    old = template | {"metadata": {"labels": template["metadata"]["labels"]}}
+    assert scheme(old) == ["https", None]
+
+
 def test_devices_through_claims_bring_their_template():
     hardware = plan().hardware.model_copy(update={"claims": True, "resource_name": None})
     made = objects(plan(hardware=hardware, resources=PlanResources(devices_per_pod=2, pods=1)), service())
