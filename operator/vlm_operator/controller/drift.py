@@ -57,10 +57,13 @@ def _differences(plan: ServingPlan, node: NodeFacts) -> Iterator[tuple[str, str]
 
 def _facts(hardware: PlanHardware, gpu: GpuFacts, needed: int) -> Iterator[str]:
     capability = str(gpu.compute_capability) if gpu.compute_capability is not None else None
+    memory, least = gpu.memory_mib, hardware.memory_mib
+    if hardware.source == "spec" and memory is not None and least is not None:
+        memory = min(memory, least)  # minMemoryMiB, which no label had told of
     pairs: tuple[tuple[str, Any, Any], ...] = (
         ("product", hardware.product, gpu.product),
         ("compute capability", hardware.compute_capability, capability),
-        ("memory in MiB", hardware.memory_mib, gpu.memory_mib),
+        ("memory in MiB", least, memory),
         ("sharing", hardware.sharing.value, gpu.sharing.value),
         ("driver", hardware.driver, gpu.driver),
     )

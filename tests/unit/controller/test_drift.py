@@ -87,6 +87,15 @@ def test_what_is_no_difference_is_not_told(node: NodeFacts):
     assert found(node) is None
 
 
+def test_labels_that_come_later_are_held_against_the_least_memory_that_the_spec_says():
+    said = PlanHardware(device="cuda", compute_capability="9.0", memory_mib=80_000, source="spec")
+    made = PLAN.model_copy(update={"hardware": said})
+    assert difference(made, [pod()], lambda name: NODE) is None
+    drift = difference(made, [pod()], lambda name: replace(NODE, gpu=replace(GPU, memory_mib=40_000)))
+    assert drift is not None
+    assert "was 80000 and is 40000" in drift.message
+
+
 def test_pods_that_go_pods_of_other_plans_and_plans_for_the_cpu_are_left_out():
     gone = replace(NODE, gpu=None)
     assert found(gone, deleting=True) is None
