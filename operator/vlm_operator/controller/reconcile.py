@@ -163,10 +163,10 @@ class Reconciler:
             self._count_on(service, raw, labelled)
             raise
         except ApiError as error:
-            problem = self._failed(_key(raw), error, "what a plan is made with")
+            unplanned = self._failed(_key(raw), error, "what a plan is made with")
             live, before = self._count_on(service, raw, labelled), previous_plan(owned)
             plan = before.plan if before is not None else None
-            return Observed(plan=plan, problem=problem, inspection=recorded_inspection(raw), replicas=replicas(live))
+            return Observed(plan=plan, problem=unplanned, inspection=recorded_inspection(raw), replicas=replicas(live))
         if seen.inspecting is not None and not any(o["kind"] == kinds.NETWORK_POLICY.kind for o in owned):
             # The Job's pod needs its way out where a namespace closes all of them.
             self.applier.apply(render.policy_before_plan(service, owner_reference(raw), self.site), labelled, uid)
@@ -183,8 +183,8 @@ class Reconciler:
                 unwanted = self._unwanted(manifests, owned, raw, pods.engines)
                 self.applier.remove([*unwanted, *surplus(history, present["metadata"]["name"])], done)
         except ApiError as error:
-            problem = self._failed(_key(raw), error, "an object")
-            return replace(seen, problem=problem, replicas=replicas(workload_of(owned)))
+            refused = self._failed(_key(raw), error, "an object")
+            return replace(seen, problem=refused, replicas=replicas(workload_of(owned)))
         self.errors.pop(_key(raw), None)
         self._tell_done(raw, done)
         now = list({(o["kind"], o["metadata"]["name"]): o for o in (*owned, *done.live)}.values())
