@@ -48,9 +48,35 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"mem_fraction_static": 0.8},
     {"chunked_prefill_size": 4096},
     {"enable_deterministic_inference": True},
+    {"kv_cache_dtype": "fp8_e5m2"},
+    {"kv_cache_dtype": "fp8_e4m3"},
     {"SGLANG_VLM_CACHE_SIZE_MB": 512},
     {"SGLANG_VLM_CACHE_SIZE_MB": 0},
     {"SGLANG_MM_FEATURE_CACHE_MB": 2048},
+)
+# Ways of speculative decoding; a draft model is only named.
+DRAFT = {"speculative_draft_model_path": "tiny/draft"}
+SPECULATION: tuple[dict[str, Any], ...] = (
+    {"speculative_algorithm": "NGRAM"},
+    {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 8},
+    {"speculative_algorithm": "EAGLE3", **DRAFT},
+    {"speculative_algorithm": "eagle", **DRAFT, "speculative_num_steps": 3, "speculative_eagle_topk": 1},
+    {
+        "speculative_algorithm": "NEXTN",
+        **DRAFT,
+        "speculative_num_steps": 2,
+        "speculative_eagle_topk": 2,
+        "speculative_num_draft_tokens": 4,
+    },
+    {
+        "speculative_algorithm": "EAGLE3",
+        **DRAFT,
+        "speculative_num_steps": 5,
+        "speculative_eagle_topk": 4,
+        "speculative_num_draft_tokens": 8,
+    },
+    {"speculative_algorithm": "STANDALONE", **DRAFT},
+    {"speculative_algorithm": "DFLASH", **DRAFT, "speculative_num_draft_tokens": 8},
 )
 ARGS = (
     ["--radix-eviction-policy", "lru"],
@@ -106,6 +132,8 @@ def _sample(chance: random.Random, version: str) -> Sample:
     engine: dict[str, Any] = {"version": version}
     if chance.random() < 0.4:
         engine["settings"] = {k: v for s in chance.sample(SETTINGS, chance.choice((1, 1, 2, 3))) for k, v in s.items()}
+    if chance.random() < 0.2:
+        engine["settings"] = engine.get("settings", {}) | chance.choice(SPECULATION)
     if chance.random() < 0.3:
         engine["args"] = [a for args in chance.sample(ARGS, chance.choice((1, 1, 2))) for a in args]
     if chance.random() < 0.2:

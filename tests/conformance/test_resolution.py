@@ -71,7 +71,8 @@ def planned(sample: Sample) -> ServingPlan | None:
 
 def request(sample: Sample, plan: ServingPlan, models: dict[str, Path]) -> dict[str, Any]:
     args = list(plan.engine.args)
-    args[args.index("--model-path") + 1] = str(models[sample.spec["model"]["architecture"]])
+    for flag in {"--model-path", "--speculative-draft-model-path"} & set(args):
+        args[args.index(flag) + 1] = str(models[sample.spec["model"]["architecture"]])
     if sample.nodes > 1:  # what the runtime adds in each pod of a group
         args += ["--nnodes", str(sample.nodes), "--node-rank", "0", "--dist-init-addr", "127.0.0.1:20000"]
     return {"args": args, "env": plan.engine.env, "capability": sample.capability, "memoryMiB": sample.memory_mib}
