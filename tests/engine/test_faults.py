@@ -62,6 +62,20 @@ def test_a_model_of_text_alone(engine: Start, tmp_path: Path) -> None:
     assert run.failure()["reason"] == "ImageNotSeen"
 
 
+def test_weights_in_whose_place_git_lfs_left_its_pointers(engine: Start, tmp_path: Path) -> None:
+    for file in MODEL.iterdir():
+        if file.suffix == ".safetensors":
+            (tmp_path / file.name).write_text(
+                "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+            )
+        else:
+            (tmp_path / file.name).symlink_to(file)
+    run = engine(engine={"args": ["--model-path", str(tmp_path), *ARGS[2:]], "env": ENV})
+    assert run.wait_exit(120) == 1
+    assert run.failure()["reason"] == "ModelUnreadable"
+    assert run.failure()["message"].startswith(f"{tmp_path} is there, ")
+
+
 def test_a_gated_model_without_a_token(engine: Start, tmp_path: Path) -> None:
     with hub_stand_in() as hub:
         hub.next = lambda _: Answer(status=401, headers={"X-Error-Code": "GatedRepo"})  # type: ignore[method-assign]
