@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import time
 from pathlib import Path
 
@@ -70,26 +71,24 @@ def empty_root_group() -> None:
 def processes() -> set[int]:
     """Everything that runs in a pod."""
     found: set[int] = set()
-    for folder in folders():
-        for file in folder.rglob("cgroup.procs"):
-            try:
-                found.update(int(pid) for pid in file.read_text().split())
-            except OSError:  # the group went away while we looked
-                continue
+    for group in below():
+        with contextlib.suppress(OSError):  # the group went away while we looked
+            found.update(int(pid) for pid in (group / "cgroup.procs").read_text().split())
     return found
+
+
+def below() -> list[Path]:
+    """All groups of the pods, leaves first. Groups go away meanwhile, which ``os.walk`` passes over and ``rglob`` does not."""
+    return [Path(group) for folder in folders() for group, _, _ in os.walk(folder, topdown=False)]
 
 
 def remove(seconds: float = 10.0) -> None:
     """Removes the groups from the leaves up; a killed process leaves its group a moment later."""
     deadline = time.monotonic() + seconds
-    for folder in folders():
-        while folder.is_dir():
-            for group in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
-                try_rmdir(group)
-            if not try_rmdir(folder):
-                if time.monotonic() > deadline:
-                    raise ClusterError(f"control group {folder} cannot be removed: processes {sorted(processes())}")
-                time.sleep(0.05)
+    while left := [group for group in below() if not try_rmdir(group)]:
+        if time.monotonic() > deadline:
+            raise ClusterError(f"control group {left[0]} cannot be removed: processes {sorted(processes())}")
+        time.sleep(0.05)
 
 
 def try_rmdir(folder: Path) -> bool:
