@@ -74,7 +74,8 @@ FAILURES: Final[dict[str, str]] = {
         "The GPU's memory ran out. Lower workload.concurrency or the images, or use more GPUs (parallelism.tensor)."
     ),
     "OutOfHostMemory": (
-        "The kernel killed the engine for memory. Raise the memory limit of container main in spec.template."
+        "The kernel killed the engine for memory. Raise the memory limit of container main in spec.template if you set one "
+        "there; else the node ran out: raise requests.memory there, or lower workload.concurrency."
     ),
     "HardwareMismatch": (
         "The pod got less hardware than the plan was made for. The operator plans again; see HardwareResolved."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from vlm_api.names import ENV_HF_TOKEN, MAIN_CONTAINER, MODEL_MOUNT
@@ -27,9 +28,12 @@ RESOURCES: Final[Manifest] = {
     "requests": {"cpu": "10m", "memory": "64Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
 }
+# Where Python looks for authorities besides its own, such as the one that signed a mirror's certificate.
+AUTHORITIES: Final = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR"})
 # What the engine's container is told about the way to a hub.
 WAY_TO_HUB: Final = frozenset(
     {
+        *AUTHORITIES,
         "HF_ENDPOINT",
         ENV_HF_TOKEN,
         *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "NO", "ALL")),
@@ -56,6 +60,8 @@ def inspection_digest(service: VLMService) -> str:
     """Ten hex digits over everything that the Job is made from, the operator's image aside."""
     model = service.spec.model
     made_from = {"uri": model.uri, "revision": model.revision, "env": way_to_hub(service), "pod": _wishes(service)}
+    if mounts := _authorities(service)[0]:
+        made_from["mounts"] = mounts
     return hashlib.sha256(canonical(made_from).encode()).hexdigest()[:HASH_LENGTH]
 
 
@@ -101,6 +107,10 @@ def _template(service: VLMService, image: str, labels: Mapping[str, str]) -> Man
         container["volumeMounts"] = [{"name": names.MODEL_VOLUME, "mountPath": MODEL_MOUNT, "readOnly": True}]
         source = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
         pod["volumes"] = [{"name": names.MODEL_VOLUME, **source}]
+    mounts, volumes = _authorities(service)
+    if mounts:
+        container.setdefault("volumeMounts", []).extend(mounts)
+        pod.setdefault("volumes", []).extend(volumes)
     return merge_template({"metadata": {"labels": dict(labels)}, "spec": pod}, {"spec": _wishes(service)})
 
 
@@ -118,8 +128,29 @@ def way_to_hub(service: VLMService) -> list[Manifest]:
     for variable in service.spec.engine.env:
         value = {"value": variable.value or ""} if variable.value_from is None else {"valueFrom": variable.value_from}
         found[variable.name] = {"name": variable.name, **value}
-    containers = (service.spec.template.get("spec") or {}).get("containers") or []
-    main: Mapping[str, Any] = next((c for c in containers if c.get("name") == MAIN_CONTAINER), {})
-    for entry in main.get("env") or []:
+    for entry in _main(service).get("env") or []:
         found[entry["name"]] = dict(entry)
     return [found[name] for name in sorted(found) if name in WAY_TO_HUB and "$patch" not in found[name]]
+
+
+def _authorities(service: VLMService) -> tuple[list[Manifest], list[Manifest]]:
+    """Mounts of the engine's container that the files of AUTHORITIES lie in, and their volumes."""
+    paths = [PurePosixPath(v["value"]) for v in way_to_hub(service) if v["name"] in AUTHORITIES and v.get("value")]
+    mounts = [
+        dict(mount)
+        for mount in _main(service).get("volumeMounts") or []
+        if mount.get("mountPath")
+        and "$patch" not in mount
+        and any(path.is_relative_to(mount["mountPath"]) for path in paths)
+    ]
+    wanted = {mount.get("name") for mount in mounts} - {names.MODEL_VOLUME}
+    written = (service.spec.template.get("spec") or {}).get("volumes") or []
+    volumes = [dict(volume) for volume in written if volume.get("name") in wanted]
+    there = {volume["name"] for volume in volumes}
+    return [mount for mount in mounts if mount.get("name") in there], volumes
+
+
+def _main(service: VLMService) -> Mapping[str, Any]:
+    """The engine's container as the user's template says it."""
+    containers = (service.spec.template.get("spec") or {}).get("containers") or []
+    return next((c for c in containers if c.get("name") == MAIN_CONTAINER), {})

@@ -85,6 +85,26 @@ def test_the_way_to_the_hub_is_the_engine_s_and_nothing_else_of_its_environment_
     ]
 
 
+def test_an_authority_that_the_engine_trusts_is_trusted_when_the_model_is_read():
+    mount = {"name": "ca", "mountPath": "/etc/own-ca", "readOnly": True}
+    other = {"name": "scratch", "mountPath": "/scratch"}
+    volume = {"name": "ca", "configMap": {"name": "own-ca"}}
+    main = {
+        "name": "main",
+        "env": [{"name": "SSL_CERT_FILE", "value": "/etc/own-ca/ca.crt"}],
+        "volumeMounts": [other, mount],
+    }
+    template = {"spec": {"containers": [main], "volumes": [volume, {"name": "scratch", "emptyDir": {}}]}}
+    found = pod(model=HUB, template=template)
+    assert found["volumes"] == [volume]
+    assert found["containers"][0]["volumeMounts"] == [mount]
+    assert found["containers"][0]["env"] == main["env"]
+    # Without the variable nothing is taken over, and a folder beside it is none of it.
+    for env in ([], [{"name": "SSL_CERT_FILE", "value": "/etc/own-ca-too/ca.crt"}]):
+        main["env"] = env
+        assert "volumes" not in pod(model=HUB, template=template)
+
+
 def test_where_the_user_s_pods_may_run_and_pull_from_so_may_it():
     wishes: dict[str, Any] = {
         "imagePullSecrets": [{"name": "mine"}],
