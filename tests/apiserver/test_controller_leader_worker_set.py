@@ -120,6 +120,7 @@ def test_two_services_that_want_one_name_are_told_and_the_first_is_left_alone(wo
     assert world.get("service", "vlm-group")["metadata"]["resourceVersion"] == before
     world("delete", "vlms", "vlm-group")
     world("delete", "service,deployment", "vlm-group")  # as the garbage collector does, which does not run here
+    world("annotate", "vlms", "vlm", "look=again")  # which it does by itself, but only every half minute
     eventually(lambda: group(world), seconds=60)
 
 
