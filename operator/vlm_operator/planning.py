@@ -39,7 +39,7 @@ from vlm_operator.resolve.budget import Budget, budget, host_cache_mib, pool_mib
 from vlm_operator.resolve.claims import claim_findings
 from vlm_operator.resolve.command import command_line, environment
 from vlm_operator.resolve.context import Context, Declared
-from vlm_operator.resolve.disk import disk, downloaded_mib
+from vlm_operator.resolve.disk import disk, downloaded_mib, group_downloads
 from vlm_operator.resolve.fit import fit_findings
 from vlm_operator.resolve.hardware import UNTOLD, Choice, choose_hardware
 from vlm_operator.resolve.pipeline import resolve
@@ -143,8 +143,9 @@ def make_plan(
     nodes = choice.chosen.nodes if choice.chosen is not None else ()
     findings += limit_findings(spec.template, sums.host_memory_mib or 0)
     findings += node_findings(spec.template, sums.host_memory_mib or 0, nodes)
-    disk_mib, disk_findings = disk(spec.template, downloaded_mib(context), nodes, sure=model.evidence is not None)
-    findings += disk_findings
+    downloaded = downloaded_mib(context)
+    disk_mib, disk_findings = disk(spec.template, downloaded, nodes, sure=model.evidence is not None)
+    findings += [*disk_findings, *group_downloads(downloaded, spec.multinode.node_count)]
     findings += claim_findings(spec, cluster.claims, nodes, context.devices_per_pod)
     settings = list(declared)
     return ServingPlan(

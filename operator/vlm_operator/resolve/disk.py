@@ -61,6 +61,25 @@ def disk(
     return None if too_low or (most < downloaded and not sure) else downloaded, findings
 
 
+def group_downloads(downloaded: int, node_count: int) -> list[Finding]:
+    """A group whose pods download the weights each for itself.
+
+    The engine's ranks wait 480 s for each other after loading (UNBALANCED_MODEL_LOADING_TIMEOUT_S of SGLang 0.5.23), then
+    all end; what was downloaded goes with the pods.
+    """
+    if not downloaded or node_count == 1:
+        return []
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            reason="GroupDownloads",
+            message=f"each of the {node_count} pods of a copy downloads {downloaded:,} MiB of weights itself, and the engine "
+            f"gives up where one has loaded them 8 minutes after another; {STEP} that all may read (ReadOnlyMany, ReadWriteMany)",
+            path=CLAIM_PATH,
+        )
+    ]
+
+
 def _too_small(most: int, downloaded: int, asked: int | None, *, sure: bool) -> Finding:
     waits, so_far = sure if asked is None else asked > most, "" if sure else ", as far as is known,"
     end = "it waits for a larger one" if waits else "it would be evicted before all of them are there"

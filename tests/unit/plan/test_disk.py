@@ -52,6 +52,18 @@ def test_each_pod_of_a_group_downloads_all_weights():
     assert asked(*nodes, model=model, **two)["ephemeral-storage"] == "449536Mi"
 
 
+def test_a_group_whose_pods_download_each_for_itself_is_told_how_little_they_may_differ():
+    nodes = (with_disk(name="a"), with_disk(name="b"))
+    two = {"parallelism": {"tensor": 16}, "multinode": {"nodeCount": 2}, "engine": {"settings": {}}}
+    model = {"uri": "hf://Qwen/Qwen3-VL-235B-A22B-Instruct"}
+    (found,) = of("GroupDownloads", plan(*nodes, model=model, **two))
+    assert found.severity is Severity.WARNING
+    assert "each of the 2 pods of a copy downloads 449,536 MiB" in found.message
+    assert "spec.model.cacheClaim" in found.message
+    assert not of("GroupDownloads", plan(*nodes, model=model | {"cacheClaim": "weights"}, **two))
+    assert not of("GroupDownloads", plan(*nodes))
+
+
 @pytest.mark.parametrize(
     "spec",
     [
