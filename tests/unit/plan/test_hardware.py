@@ -259,8 +259,8 @@ def test_labels_are_believed_rather_than_the_spec():
 
 def test_more_nodes_than_there_are_is_a_warning_since_they_may_come():
     made = plan(service(parallelism={"tensor": 16}, multinode={"nodeCount": 2}, workload=images()), node())
-    assert reasons(made) == ["TooFewNodes", "MediaFromPublicHosts", "GroupDownloads"]
-    assert made.findings[0].severity is Severity.WARNING
+    assert reasons(made) == ["GroupDownloads", "TooFewNodes", "MediaFromPublicHosts"]
+    assert made.findings[1].severity is Severity.WARNING
 
 
 def test_a_driver_too_old_for_the_image_is_told_before_the_pod_dies_of_it():
