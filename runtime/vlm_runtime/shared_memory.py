@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,9 @@ PROC: Final = Path("/proc")
 # The kernel's number for the IPC namespace of the machine itself (PROC_IPC_INIT_INO): with hostIPC, or outside a
 # container, /dev/shm may be shared with others, of whom nothing can be seen.
 _HOST_IPC: Final = "ipc:[4026531839]"
+# Under MPS, NVIDIA's device plugin sets this and mounts one /dev/shm into the containers of all pods that share a card
+# (k8s-device-plugin, updateResponseForMPS): others' engines give the same names, and cannot be seen either.
+_MPS: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _FULL_BELOW_BYTES: Final = 1 << 20
 
 # Names that SGLang 0.5.9 to 0.5.23, Python, PyTorch, NCCL, NVSHMEM, CUDA and OpenMP give. What people put there stays.
@@ -26,12 +30,12 @@ _ENGINES_NAMES: Final = (
 )  # fmt: skip
 
 
-def clear(folder: Path = SHARED_MEMORY, proc: Path = PROC) -> tuple[int, int]:
+def clear(folder: Path = SHARED_MEMORY, proc: Path = PROC, env: Mapping[str, str] = os.environ) -> tuple[int, int]:
     """Removes an earlier engine's segments that no process has open; how many files, and how many bytes in them.
 
-    Only what this user owns, and nothing where the folder may be the machine's own.
+    Only what this user owns, and nothing where the folder may be the machine's own or other pods' as well.
     """
-    if not _is_the_pods(proc):
+    if _MPS in env or not _is_the_pods(proc):
         return 0, 0
     stale = [path for path in _files(folder) if path.name.startswith(_ENGINES_NAMES)]
     if not stale:

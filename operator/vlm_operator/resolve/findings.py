@@ -149,8 +149,20 @@ def virtual_gpu_findings(context: Context, declared: Declared) -> list[Finding]:
 
 
 def shared_gpu_findings(context: Context) -> list[Finding]:
-    """A card that pods share by time-slicing: nothing keeps them from taking each other's memory."""
+    """A card that pods share: by time-slicing nothing keeps them from taking each other's memory, and MPS has a /dev/shm of
+    its own (k8s-device-plugin, updateResponseForMPS; its issue 805 is a pod like ours that found no GPU)."""
     gpu = context.gpu
+    if gpu is not None and gpu.sharing is Sharing.MPS:
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                reason="MpsSharedMemory",
+                message="pods share a card by MPS, for which NVIDIA's device plugin mounts a /dev/shm into their containers, "
+                "where the pod has one already that the engine needs: that both work has not been tried; if the engine finds no "
+                "GPU or no shared memory there, share the card by MIG, or take a whole one",
+                path="spec.hardware",
+            )
+        ]
     if gpu is None or gpu.sharing is not Sharing.TIME_SLICING:
         return []
     pods = -(-gpu.allocatable // max(gpu.devices, 1))

@@ -101,6 +101,14 @@ def test_under_mps_each_client_has_an_equal_part_of_the_card_s_memory():
     assert "of 20,389 MiB" in error.message
 
 
+def test_under_mps_there_may_be_two_shared_memories_which_is_told():
+    made = plan(service(model={"uri": "hf://Qwen/Qwen3-VL-2B-Instruct"}), shared("mps"))
+    (finding,) = [f for f in made.findings if f.reason == "MpsSharedMemory"]
+    assert "/dev/shm" in finding.message
+    assert "by MIG" in finding.message
+    assert not [f for f in plan(None, shared("time-slicing")).findings if f.reason == "MpsSharedMemory"]
+
+
 def test_time_slicing_divides_no_memory_which_is_told():
     made = plan(None, shared("time-slicing"))
     assert made.hardware.memory_mib == 81_559

@@ -53,6 +53,12 @@ def test_what_a_process_has_mapped_stays_though_it_closed_it(shm: Path, proc: Pa
     mapped.close()
 
 
+def test_nothing_goes_where_pods_that_share_a_card_by_mps_may_have_it_in_common(shm: Path, proc: Path) -> None:
+    before = names(shm)
+    assert clear(shm, proc, {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}) == (0, 0)
+    assert names(shm) == before
+
+
 def test_links_and_folders_stay(shm: Path, proc: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").touch()
     (shm / "torch_link").symlink_to(tmp_path / "elsewhere")
