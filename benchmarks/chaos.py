@@ -174,12 +174,12 @@ class Chaos:
         unless_gone(partial(self._api.merge, path, patch))
 
 
-def unless_gone(call: Callable[[], Any], also: str = ": 404 ") -> None:
-    """Calls; that the object is not there any more (or what else the answer has of ``also``) is no error."""
+def unless_gone(call: Callable[[], Any]) -> None:
+    """Calls. That the object is gone (404), or is another one of that name by now (409), is no error."""
     try:
         call()
     except OSError as error:
-        if ": 404 " not in str(error) and also not in str(error):
+        if not any(f": {status} " in str(error) for status in (404, 409)):
             raise
 
 
@@ -213,8 +213,8 @@ def collect(api: Api) -> bool:
         if not {r["uid"] for r in o["metadata"].get("ownerReferences") or []} & uids
     ]
     for path, only in gone:
-        # The operator removes old plans itself, and may have made another object of that name by now.
-        unless_gone(partial(api, "DELETE", path, only), also=": 409 ")
+        # The operator removes old plans itself, and may make another object of that name at any moment.
+        unless_gone(partial(api, "DELETE", path, only))
     return bool(gone)
 
 

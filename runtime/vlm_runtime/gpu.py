@@ -72,9 +72,8 @@ class GpuCollector(Collector):
                 nvml.nvmlInit()  # stays: on a GPU without persistence mode each time takes a second
                 self._ready = True
             readings = [self._named(reading) for reading in read(nvml)]
-        except (
-            Exception
-        ):  # beside NVMLError whatever a strange driver or pynvml does: no answer, and never an old one for good
+        except Exception:
+            # Beside NVMLError whatever a strange driver or pynvml does: no answer, and never an old one for good.
             self._ready = False
         self._answer = (self._clock(), readings)
 

@@ -29,7 +29,7 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
             *unsure,
             *_queueing(context, declared, total, left),
             *_little_reserve(context, total),
-            *_notcounted(context),
+            *_not_counted(context),
         ]
     need = total.kv_mib(1) + pool_mib * total.pool_times
     if context.gpu.source == "spec":
@@ -52,7 +52,7 @@ def fit_findings(context: Context, declared: Declared, total: Budget, pool_mib: 
                 f"with allowances on the safe side for CUDA's contexts; raise mem_fraction_static a little, or {instead}",
                 path="spec.parallelism.tensor",
             ),
-            *_notcounted(context),
+            *_not_counted(context),
         ]
     return [
         Finding(
@@ -68,11 +68,8 @@ def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | 
     """An Error where the files' weights have no room, although they would once they are quantised; a Warning where nobody
     says what the files hold: they may be quantised already."""
     assert total.device_mib is not None
-    need, gpu, quantization = (
-        total.loading_need_mib(pool_mib),
-        context.gpu,
-        context.choices.settings.get("quantization"),
-    )
+    need, gpu = total.loading_need_mib(pool_mib), context.gpu
+    quantization = context.choices.settings.get("quantization")
     sure = need - total.contexts_mib // 2  # as in Budget.unsure_mib
     if quantization is None or (total.loading_mib or 0) <= (total.weights_mib or 0) or sure <= total.device_mib:
         return None
@@ -132,7 +129,7 @@ NOT_COUNTED = {
 }
 
 
-def _notcounted(context: Context) -> list[Finding]:
+def _not_counted(context: Context) -> list[Finding]:
     found = [
         (context.choices.settings[name], what) for name, what in NOT_COUNTED.items() if name in context.choices.settings
     ]
