@@ -23,7 +23,7 @@ IMAGE ?=
 help: ## this list
 	@printf 'usage: make TARGET\n\n'
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
-	@printf '\nWhat a fresh machine needs first stands at the top of README.md.\n'
+	@printf '\nWhat a fresh machine needs first: README.md, Try it without GPUs.\n'
 
 .PHONY: venv
 venv: $(STAMP) ## .venv with everything for development; quick when nothing changed
@@ -34,13 +34,13 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@echo "installing the project and its development tools into $(VENV)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[operator,runtime]' --group dev
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[bench,runtime]' --group dev
 	@touch $@
 
 .PHONY: check
-check: venv ## linters, types, import rules and unit tests; no cluster, no root, under two minutes
+check: venv ## linters, types, import rules and unit tests; no cluster, no root, about two minutes
 	@$(MAKE) lint
-	$(BIN)/python -m pytest tests/unit -q
+	$(BIN)/python -m pytest tests/unit -q -n 2
 
 .PHONY: lint
 lint: venv
@@ -56,7 +56,7 @@ test: check prepare ## everything: `check`, then all suites against a real API s
 # What the suites need beside Python: the cluster's programs, images and the engine. Nothing is made twice.
 .PHONY: prepare
 prepare: venv packages
-	$(PYTHON) $(CLUSTER) build
+	$(PYTHON) $(CLUSTER) build --tests
 	$(PYTHON) $(CLUSTER) images
 	$(PYTHON) $(CLUSTER) engine
 
@@ -88,9 +88,12 @@ crds: venv ## generate the CRD from crds/vlm_api and copy it into the chart
 	cp crds/vlmservices.vlmserve.dev.yaml $(CHART_CRD)
 
 .PHONY: chart
-chart: venv ## generate the chart's dashboards and README, and the table of GPUs in the documentation
+chart: venv ## generate the chart's dashboards and README
 	$(BIN)/python charts/generate.py
-	$(BIN)/python docs/generate_hardware.py
+
+.PHONY: docs
+docs: venv ## generate docs/hardware.md, docs/models.md and the plan in README.md
+	$(BIN)/python docs/generate.py
 
 .PHONY: clean
 clean: ## stop the cluster and remove everything that was built, .venv included

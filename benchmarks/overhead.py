@@ -45,7 +45,7 @@ from unit.runtime.harness import Container, make_plan  # noqa: E402
 
 from minicluster.ports import free_port  # noqa: E402
 from vlm_runtime.install import install  # noqa: E402
-from vlm_runtime.processes import children  # noqa: E402
+from vlm_runtime.sglang.processes import children  # noqa: E402
 
 NAME = "tiny"
 ARGS = [

@@ -18,8 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from vlm_api.status import VLMService
-from vlm_operator.facts.nodes import node_facts
-from vlm_operator.planning import Cluster, plan_with_manifests
+from vlm_operator.facts.nodes.node import node_facts
+from vlm_operator.facts.types import Cluster
+from vlm_operator.plan.request import requests_of
+from vlm_operator.plan.stored import plan_with_manifests
 
 SIZES = (1, 100, 1000)
 SERVICE = {
@@ -67,7 +69,9 @@ def main() -> None:
     for size in SIZES:
         nodes = [node(i) for i in range(size)]
         cluster = Cluster(tuple(node_facts(n) for n in nodes))
-        plan = milliseconds(lambda c=cluster: plan_with_manifests(service, c, runtime_image="operator:bench"), seconds)
+        plan = milliseconds(
+            lambda c=cluster: plan_with_manifests(requests_of(service)[0], c, runtime_image="operator:bench"), seconds
+        )
         facts = milliseconds(lambda n=nodes: [node_facts(one) for one in n], seconds)
         table.add_row(f"{size:,}", f"{plan:.2f}", f"{1000 / plan:,.0f}", f"{facts:.1f}")
     Console().print(table)

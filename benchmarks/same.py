@@ -1,10 +1,10 @@
-"""How often a service compared with itself is called equal: `kubectl vlm bench NAME --against NAME`, again and again.
+"""How often a comparison of a service with itself shows no difference: `kubectl vlm bench NAME --against NAME`, again and again.
 
     python benchmarks/same.py qwen3-vl-cpu --runs 10 --requests 16 --concurrency 4
 
-Options that are not its own go to every command. At least 9 of 10 intervals have to hold 1; exit code 1 where they do not.
-Exact 95 % intervals fail that as well, by chance, in 8.6 of 100 sets of ten runs (two or more misses: 1 - 0.95^10 - 10 * 0.05 *
-0.95^9), so one failed set says little; of 20 runs, where 18 have to hold 1, it is 7.5 of 100.
+Other options are passed to every command. Exit code 1 if fewer than 9 of 10 intervals include 1.
+Exact 95 % intervals fail that by chance in 8.6 of 100 sets of ten runs (two or more misses: 1 - 0.95^10 - 10 * 0.05 *
+0.95^9), so one failed set says little; of 20 runs, of which 18 must include 1, it is 7.5 of 100.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def compare(name: str, options: list[str]) -> tuple[float, float, float]:
-    """Ratio of requests/s, and both ends of its interval. Raises RuntimeError with what the command said."""
+    """Ratio of requests/s, and both ends of its interval. Raises RuntimeError with the command's errors."""
     with tempfile.TemporaryDirectory() as folder:
         saved = ["--folder", str(Path(folder) / "saved"), "-o", "json"]
         command = [sys.executable, "-m", "vlm_operator.cli.main", "bench", name, "--against", name, *options, *saved]
@@ -27,8 +27,8 @@ def compare(name: str, options: list[str]) -> tuple[float, float, float]:
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
     [comparison] = json.loads(done.stdout)["comparisons"]
-    found = comparison["ratios"]["requests/s"]
-    return found["ratio"], found["low"], found["high"]
+    interval = comparison["ratios"]["requests/s"]
+    return interval["ratio"], interval["low"], interval["high"]
 
 
 def main() -> int:
@@ -41,10 +41,10 @@ def main() -> int:
         begun = time.monotonic()
         ratio, low, high = compare(given.name, options)
         held += low <= 1 <= high
-        verdict = "holds 1" if low <= 1 <= high else "names a winner"
+        verdict = "includes 1" if low <= 1 <= high else "names a winner"
         seconds = time.monotonic() - begun
         print(f"{number:3}  {ratio:.3f}  {low:.3f} to {high:.3f}  {verdict}  {seconds:.0f} s", flush=True)
-    print(f"{held} of {given.runs} intervals hold 1")
+    print(f"{held} of {given.runs} intervals include 1")
     return 0 if held >= 0.9 * given.runs else 1
 
 

@@ -30,7 +30,7 @@ from vlm_api.report import Phase, Report
 ROUTE = ["local", SIMULATED_PODS.replace(".1/", ".0/"), "dev", "lo"]
 # Heartbeats of a thousand nodes are work of their own for the API server; without them, nobody may miss them.
 CONTROLLERS = "*,-node-lifecycle-controller"
-_READY = Report(plan_hash="", phase=Phase.READY, ready=True, asked=True, elapsed_seconds=0, budget_seconds=1)
+_READY = Report(plan_hash="", phase=Phase.READY, ready=True, settings_read=True, elapsed_seconds=0, budget_seconds=1)
 
 
 @contextlib.contextmanager

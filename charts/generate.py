@@ -1,7 +1,4 @@
-"""Writes what the chart holds twice: dashboards as Grafana's JSON, and README.md from the comments in values.yaml.
-
-``make chart`` runs it; a test says when its output is out of date.
-"""
+"""Generates the chart's dashboards (Grafana JSON) and its README.md from dashboards.yaml and values.yaml: ``make chart``."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ Json = dict[str, Any]
 
 
 def dashboards(source: str) -> Iterator[tuple[str, Json]]:
-    """(file name, Grafana's dashboard) for each entry of dashboards.yaml."""
+    """(file name, Grafana dashboard) for each entry of dashboards.yaml."""
     for described in yaml.safe_load(source):
         yield f"{described['file']}.json", dashboard(described)
 
 
 def dashboard(described: Mapping[str, Any]) -> Json:
-    """Rows one below the other, panels three abreast."""
+    """A Grafana dashboard with three panels per line."""
     panels: list[Json] = []
     y = 0
     for row in described["rows"]:
@@ -62,14 +59,14 @@ def dashboard(described: Mapping[str, Any]) -> Json:
 
 
 def panel(entry: Mapping[str, Any]) -> Json:
-    """One panel. Its description says what it needs, and whether it is good that it is empty."""
+    """A Grafana panel. Its description says if it needs a GPU and when it is empty."""
     kind = entry.get("kind", "timeseries")
     what = entry["what"]
     if needs := entry.get("needs"):
         what += f" Needs a {needs}."
     if when := entry.get("empty_while"):
         what += f" Empty while {when}."
-    made: Json = {
+    result: Json = {
         "type": kind,
         "title": entry["title"],
         "description": what,
@@ -78,24 +75,24 @@ def panel(entry: Mapping[str, Any]) -> Json:
         "targets": [target(letter, query, kind) for letter, query in zip("ABCDEF", entry["queries"], strict=False)],
     }
     if kind == "timeseries":
-        made["fieldConfig"]["defaults"] |= {"min": 0, "custom": {"fillOpacity": 10, "showPoints": "never"}}
-        made["options"] = {"tooltip": {"mode": "multi"}, "legend": {"displayMode": "list", "placement": "bottom"}}
-    return made
+        result["fieldConfig"]["defaults"] |= {"min": 0, "custom": {"fillOpacity": 10, "showPoints": "never"}}
+        result["options"] = {"tooltip": {"mode": "multi"}, "legend": {"displayMode": "list", "placement": "bottom"}}
+    return result
 
 
 def target(letter: str, query: Mapping[str, str], kind: str) -> Json:
-    """One query of a panel; a table shows the present only."""
-    made = {"refId": letter, "datasource": DATASOURCE, "expr": query["expr"], "legendFormat": query["legend"]}
-    return made | ({"instant": True, "format": "table"} if kind == "table" else {"range": True})
+    """A query of a panel; tables show current values only."""
+    query_json = {"refId": letter, "datasource": DATASOURCE, "expr": query["expr"], "legendFormat": query["legend"]}
+    return query_json | ({"instant": True, "format": "table"} if kind == "table" else {"range": True})
 
 
 def datasource() -> Json:
-    """The choice of a Prometheus."""
+    """The variable for the data source."""
     return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "current": {}}
 
 
 def variable(name: str) -> Json:
-    """A choice of one label's value."""
+    """A variable for a label's value."""
     query = {"query": VARIABLES[name], "refId": name}
     return {
         "name": name, "label": name, "type": "query", "datasource": DATASOURCE, "query": query, "refresh": 2, "sort": 1,
@@ -104,7 +101,7 @@ def variable(name: str) -> Json:
 
 @dataclass(frozen=True)
 class Value:
-    """One value of values.yaml: its dotted name, its default as it is written, and the comment above it."""
+    """A value in values.yaml: dotted name, default as written, and the comment above it."""
 
     name: str
     default: str
@@ -112,7 +109,7 @@ class Value:
 
 
 def values(text: str) -> Iterator[Value]:
-    """Every value that has a default, with the comment right above it."""
+    """Every value with a default, and the comment directly above it."""
     comment: list[str] = []
     path: list[str] = []
     for line in text.splitlines()[1:]:
@@ -124,7 +121,7 @@ def values(text: str) -> Iterator[Value]:
             continue
         key = re.match(r"( *)([A-Za-z]+):(?: (.*))?$", line)
         if key is None:
-            raise ValueError(f"values.yaml: cannot be read: {line!r}")
+            raise ValueError(f"values.yaml: cannot parse {line!r}")
         path = [*path[: len(key[1]) // 2], key[2]]
         if key[3] is not None:
             yield Value(".".join(path), key[3], " ".join(comment))
@@ -132,24 +129,23 @@ def values(text: str) -> Iterator[Value]:
 
 
 def readme(text: str, metadata: Mapping[str, Any]) -> str:
-    """The chart's page. Raises ValueError where a value has no comment."""
+    """The chart's README. Raises ValueError for a value without a comment."""
     rows = []
     for value in values(text):
         if not value.comment:
             raise ValueError(f"values.yaml: {value.name} has no comment")
-        shown = value.comment.replace("|", "\\|")
-        rows.append(f"| `{value.name}` | `{value.default}` | {shown} |")
+        comment = value.comment.replace("|", "\\|")
+        rows.append(f"| `{value.name}` | `{value.default}` | {comment} |")
     return "\n".join(
         [
             f"# {metadata['name']}",
             "",
             metadata["description"],
-            "[Installing](../../docs/install.md) tells how; this page lists every value. It is made from `values.yaml`",
-            "by `make chart`.",
+            "See [Install](../../docs/install.md). `make chart` generates this list of values from `values.yaml`.",
             "",
-            f"Needs Kubernetes {metadata['kubeVersion'].removeprefix('>=').removesuffix('-0')} or newer.",
+            f"Requires Kubernetes {metadata['kubeVersion'].removeprefix('>=').removesuffix('-0')} or newer.",
             "",
-            "| value | default | what |",
+            "| value | default | description |",
             "|---|---|---|",
             *rows,
             "",
@@ -160,10 +156,10 @@ def readme(text: str, metadata: Mapping[str, Any]) -> str:
 def files() -> dict[Path, str]:
     """Everything that is generated."""
     metadata = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    made = {CHART / "README.md": readme((CHART / "values.yaml").read_text(), metadata)}
+    result = {CHART / "README.md": readme((CHART / "values.yaml").read_text(), metadata)}
     for name, content in dashboards((FOLDER / "dashboards.yaml").read_text()):
-        made[CHART / "files" / "dashboards" / name] = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    return made
+        result[CHART / "files" / "dashboards" / name] = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return result
 
 
 if __name__ == "__main__":

@@ -1,9 +1,4 @@
-"""docs/api.md, made from the types: every field with its type, bounds, default and meaning, and every rule.
-
-Beside ``generate.py``, which writes it; nothing of this is in the distribution.
-"""
-
-from __future__ import annotations
+"""Generates docs/api.md: every field with its type, bounds, default and description, and every rule."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,18 +6,19 @@ from typing import Any
 from vlm_api.crd import COLUMNS, INT_OR_STRING, PRESERVE, VALIDATIONS, custom_resource_definition, structural_schema
 from vlm_api.names import CATEGORIES, SHORT_NAME
 from vlm_api.plan import ServingPlan
-from vlm_api.reasons import FAILURES
+from vlm_api.reasons import CONDITIONS, FAILURES, UNREAD, FindingReason
 
 Schema = dict[str, Any]
+_FINDINGS = {reason.value: reason.sentence for reason in FindingReason}
 
 HEADER = """\
-<!-- Made from crds/vlm_api by `make crds`; edit the docstrings there. -->
+<!-- Generated from crds/vlm_api by `make crds`; edit the docstrings there. -->
 
 # API reference
 
-`kubectl explain vlms --recursive` shows the same on a cluster. Every rule below holds in the API server and in
-`kubectl vlm plan`, which needs no cluster and answers with exit code 2 and one line per problem where one is broken.
-A field that does not exist is refused, never dropped; a field that is null counts as left out.
+`kubectl explain vlms --recursive` shows the same fields. The API server and `kubectl vlm plan` enforce the same rules;
+without a cluster, the command exits with code 2 and prints one line per error. Unknown fields are refused. A null field
+counts as unset.
 
 """
 
@@ -38,16 +34,15 @@ def reference() -> str:
         "".join(_sections(crd["properties"]["spec"], "spec")),
         "".join(_sections(crd["properties"]["status"], "status")),
         _columns(),
-        "## ServingPlan\n\nWhat `kubectl vlm plan -o json` prints; several plans are a `List`. Fields without a value are"
-        ' there, as null: "unknown" is an answer.\n\n',
+        "## ServingPlan\n\nThe output of `kubectl vlm plan -o json`; several plans are a `List`. Null means unknown.\n\n",
         "".join(_sections(_without_type(structural_schema(ServingPlan)), "plan")),
-        _failures(),
+        *_reasons(),
     ]
     return "".join(parts).rstrip() + "\n"
 
 
 def _sections(node: Schema, path: str) -> Iterator[str]:
-    """A section for an object, then one for each object below it."""
+    """A section for an object and one for each nested object."""
     yield f"### `{path}`\n\n{node.get('description', '')}\n\n"
     yield _rules(node)
     yield "| field | type | default | |\n|---|---|---|---|\n"
@@ -63,7 +58,7 @@ def _sections(node: Schema, path: str) -> Iterator[str]:
 
 
 def _type(field: Schema) -> str:
-    """A field's type and bounds in words."""
+    """A field's type and bounds."""
     if INT_OR_STRING in field:
         return "integer or string"
     if "enum" in field:
@@ -90,11 +85,11 @@ def _default(field: Schema) -> str:
 
 
 def _form(field: Schema) -> str:
-    """The sentence about a text's form."""
-    said = [("It", each) for each in field.get(VALIDATIONS, [])] if "properties" not in field else []
+    """The messages of a field's validation rules."""
+    messages = [("It", each) for each in field.get(VALIDATIONS, [])] if "properties" not in field else []
     if "properties" not in (items := field.get("items", {})):
-        said += [("Each", each) for each in items.get(VALIDATIONS, [])]
-    return "".join(f" {subject} {_cell(each['message'])}." for subject, each in said)
+        messages += [("Each", each) for each in items.get(VALIDATIONS, [])]
+    return "".join(f" {subject} {_cell(each['message'])}." for subject, each in messages)
 
 
 def _rules(node: Schema, subject: str = "") -> str:
@@ -107,7 +102,7 @@ def _cell(text: str) -> str:
 
 
 def _without_type(node: Schema) -> Schema:
-    """Without apiVersion and kind, which say themselves."""
+    """Without apiVersion and kind."""
     properties = {k: v for k, v in node["properties"].items() if k not in ("apiVersion", "kind")}
     return node | {"properties": properties}
 
@@ -120,7 +115,17 @@ def _columns() -> str:
     return f"## Columns of `kubectl get {SHORT_NAME}`\n\n| column | `-o wide` | from |\n|---|---|---|\n{rows}\n"
 
 
-def _failures() -> str:
-    rows = "".join(f"| `{reason}` | {_cell(sentence)} |\n" for reason, sentence in FAILURES.items())
-    said = "Reasons in the container's termination message, in Events and conditions."
-    return f"## Why a pod ended\n\n{said}\n\n| reason | |\n|---|---|\n{rows}"
+def _reasons() -> Iterator[str]:
+    """A table for each kind of reason."""
+    for title, text, reasons in (
+        (
+            "Reasons of conditions and events",
+            "A condition can also have the reason of a finding or of a failure.",
+            CONDITIONS,
+        ),
+        ("Reasons of findings", "In `kubectl vlm plan` and `explain`, in conditions and in events.", _FINDINGS),
+        ("Reasons of failed containers", "In the termination message, in events and in conditions.", FAILURES),
+        ("Reasons why a model cannot be read", "From the inspection Job, in `status.model` and `ModelReady`.", UNREAD),
+    ):
+        rows = "".join(f"| `{reason}` | {_cell(sentence)} |\n" for reason, sentence in reasons.items())
+        yield f"## {title}\n\n{text}\n\n| reason | |\n|---|---|\n{rows}\n"

@@ -1,4 +1,4 @@
-"""The demo's story, from an empty machine to an answer about an image."""
+"""`make demo`: from an empty machine to an answer about an image."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ CPU, H100 = "qwen3-vl-cpu", "qwen3-vl-h100"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--kubeconfig", type=Path, help="a cluster of yours, instead of one made on this machine")
+    parser.add_argument("--kubeconfig", type=Path, help="use your own cluster instead of one on this machine")
     parser.add_argument("--image", help="the operator's image in that cluster's registry")
-    parser.add_argument("--monitoring", action="store_true", help="a Prometheus as well, and what the dashboards show")
+    parser.add_argument(
+        "--monitoring", action="store_true", help="start Prometheus, too, and show the dashboards' values"
+    )
     arguments = parser.parse_args()
     screen = Screen()
     try:
@@ -31,26 +33,26 @@ def main() -> int:
         else:
             on_this_machine(screen)
             if arguments.monitoring:
-                watched(screen)
+                show_monitoring(screen)
     except DemoError as error:
         screen.say()
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         screen.say()
-        print("interrupted; the same command again goes on from here", file=sys.stderr)
+        print("interrupted; run the same command again to continue", file=sys.stderr)
         return 130
     return 0
 
 
 def on_this_machine(screen: Screen) -> None:
-    screen.say("A one-node Kubernetes cluster on this machine, the operator in it, and two VLMServices:")
-    screen.say(f"  {CPU}   a tiny random-weight Qwen3-VL, really served by unchanged SGLang on the CPU")
-    screen.say(f"  {H100}  Qwen3-VL-8B planned for H100s on a simulated node: nothing runs there")
-    screen.say("The first time takes about 15 minutes (Go builds, 9 GB of engine); later ones under 3.")
+    screen.say("This starts a one-node Kubernetes cluster on this machine, the operator, and two VLMServices:")
+    screen.say(f"  {CPU}   a tiny Qwen3-VL with random weights, served by real SGLang on the CPU")
+    screen.say(f"  {H100}  Qwen3-VL-8B, planned for H100s on a simulated node where nothing runs")
+    screen.say("The first run takes about 15 minutes (Go builds, 9 GB for the engine), later runs 3 minutes.")
 
-    screen.heading("What this machine has")
-    with screen.step("prerequisites"):
+    screen.heading("Prerequisites")
+    with screen.step("checking the machine"):
         machine.check_prerequisites()
     screen.heading("Programs, images and the engine")
     machine.build(screen)
@@ -61,7 +63,7 @@ def on_this_machine(screen: Screen) -> None:
     with screen.step("helm upgrade --install vlm-operator charts/vlm-operator"):
         replaced = services.install(cluster, LOCAL_IMAGE, machine.operator_build())
     if replaced and cluster.get("vlmservice", CPU):
-        with screen.step(f"the operator's image changed: starting {CPU} anew"):
+        with screen.step(f"the operator's image has changed: restarting {CPU}"):
             services.delete(cluster, CPU)
     for name in (CPU, H100):
         services.apply_example(cluster, name)
@@ -74,63 +76,63 @@ def on_this_machine(screen: Screen) -> None:
     screen.heading("A plan for eight H100s")
     services.wait_for_plan(cluster, H100)
     screen.say(
-        "The node h100-0 is simulated by KWOK: its labels are those of a real machine with 8 H100s, but there is"
+        "KWOK simulates the node h100-0: it has the labels of a machine with 8 H100s, but no GPU, and its pods do"
     )
-    screen.say("no GPU and its pods only look as if they ran. The plan is the one that real H100s would get:\n")
+    screen.say("not really run. Real H100s would get the same plan:\n")
     screen.say(cluster.vlm("explain", H100, what="explaining the plan"))
 
-    screen.heading("What there is now")
+    screen.heading("Result")
     screen.say(cluster.kubectl("get", "vlms", what="listing the services").rstrip())
     screen.say()
     next_steps(
         screen,
         cluster,
-        (f"kubectl vlm explain {CPU}", "planned against what the engine says it uses"),
-        (f"kubectl vlm status {CPU}", "conditions, pods, the next step"),
-        (f"kubectl edit vlms {H100}", "change the workload, and see the plan follow"),
-        ("make cluster-down", "stop it all; what was built stays"),
+        (f"kubectl vlm explain {CPU}", "planned values and values in force"),
+        (f"kubectl vlm status {CPU}", "conditions, pods and the next step"),
+        (f"kubectl edit vlms {H100}", "change the workload and see the new plan"),
+        ("make cluster-down", "stop the cluster, keep what was built"),
     )
-    screen.say(f"\ntook {clock(time.monotonic() - screen.started)}; everything stays up")
+    screen.say(f"\nfinished in {clock(time.monotonic() - screen.started)}; everything keeps running")
 
 
-def watched(screen: Screen) -> None:
-    """Prometheus scrapes what was just made, and answers what the chart's dashboards ask."""
+def show_monitoring(screen: Screen) -> None:
+    """Starts Prometheus and shows the value of every panel in the chart's dashboards."""
     cluster = Cluster.at(STATE / "kubeconfig")
-    screen.heading("What Prometheus sees")
+    screen.heading("Monitoring")
     with screen.step("starting Prometheus with the chart's PodMonitors and rules"):
         url = monitoring.start(cluster)
     asked = list(monitoring.panels(monitoring.manifests(cluster), "default", CPU))
     address = cluster.get("service", CPU)["spec"]["clusterIP"]
     with (
-        screen.step(f"asking {CPU} until every panel has something to show"),
+        screen.step(f"sending requests to {CPU} until every panel has data"),
         monitoring.traffic(f"http://{address}:8000/v1", CPU),
     ):
         empty = monitoring.until_all_have_data(url, asked, 120)
     for panel in asked:
-        screen.say(f"  {panel.dashboard:13} {panel.title:34} {shown(url, panel)}")
+        screen.say(f"  {panel.dashboard:13} {panel.title:34} {newest_values(url, panel)}")
     if empty:
         raise DemoError(f"no data for {'; '.join(empty)}", log=LOG)
-    screen.say(f"\n  Prometheus: {url}   dashboards for Grafana: charts/vlm-operator/files/dashboards")
+    screen.say(f"\n  Prometheus: {url}   Grafana dashboards: charts/vlm-operator/files/dashboards")
 
 
-def shown(url: str, panel: monitoring.Panel) -> str:
-    """The newest value of each of the panel's queries."""
+def newest_values(url: str, panel: monitoring.Panel) -> str:
+    """The newest value of each query of a panel."""
     values = []
     for query in panel.queries:
-        found = monitoring.answer(url, query)
+        series = monitoring.answer(url, query)
         values.append(
-            f"{float(found[0]['value'][1]):.4g}" if len(found) == 1 else f"{len(found)} series" if found else "-"
+            f"{float(series[0]['value'][1]):.4g}" if len(series) == 1 else f"{len(series)} series" if series else "-"
         )
     if values == ["-"] * len(values):
-        return "needs a GPU" if panel.needs_gpu else "nothing, as it should be"
+        return "needs a GPU" if panel.needs_gpu else "empty, as expected"
     return ", ".join(values)
 
 
 def ask_the_model(cluster: Cluster, screen: Screen, url: str) -> None:
-    """One request to the Service's cluster address, which this machine has a route to."""
+    """Sends a request to the Service's cluster IP, which this machine can reach."""
     address = cluster.get("service", CPU)["spec"]["clusterIP"]
-    screen.say(f"\n  asking {url} about a picture of a red disc, stream=true")
-    screen.say("  (random weights: the answer is noise; that it is streamed from a real engine is the point)\n")
+    screen.say(f"\n  sending a picture of a red disc to {url}, stream=true")
+    screen.say("  (the weights are random, so the answer is noise, but a real engine streams it)\n")
     screen.stream("  > ")
     answer = ask(f"http://{address}:8000/v1", CPU, QUESTION, screen.stream)
     screen.say()
@@ -146,7 +148,7 @@ def in_your_cluster(screen: Screen, kubeconfig: Path, image: str | None) -> None
     screen.say(cluster.kubectl("get", "nodes", what="reading the nodes").rstrip())
     if not image:
         raise DemoError(
-            "IMAGE is not given, and no image of the operator is published yet",
+            "IMAGE is not set, and no image of the operator is published yet",
             hint="docker build -t YOUR-REGISTRY/vlm-operator:0.1.0 . && docker push YOUR-REGISTRY/vlm-operator:0.1.0, "
             f"then make demo KUBECONFIG={kubeconfig} IMAGE=YOUR-REGISTRY/vlm-operator:0.1.0",
         )
@@ -157,32 +159,28 @@ def in_your_cluster(screen: Screen, kubeconfig: Path, image: str | None) -> None
     screen.heading("A plan for your nodes")
     screen.say(cluster.vlm("plan", "-f", str(services.example(H100)), what="making the plan"))
     screen.say()
-    screen.say("Nothing was started. To serve it: kubectl apply -f examples/qwen3-vl-h100.yaml")
+    screen.say("Nothing was started. To serve the model: kubectl apply -f examples/qwen3-vl-h100.yaml")
     screen.say(
-        "To see an engine on the CPU, change examples/qwen3-vl-cpu.yaml: spec.engine.image to an image of yours with"
+        "To serve a model on the CPU, change examples/qwen3-vl-cpu.yaml: set spec.engine.image to an image with Python"
     )
-    screen.say(
-        "Python 3.10 or newer and SGLang's wheels (tried: 0.5.23 on Debian 12), spec.model.uri to a model in a claim"
-    )
-    screen.say(
-        "(pvc://CLAIM/PATH); and remove the volume `sglang`, which brings the wheels on this project's own cluster."
-    )
+    screen.say("3.10 or newer and SGLang's wheels (tested on Debian 12), set spec.model.uri to a model in a claim")
+    screen.say("(pvc://CLAIM/PATH), and remove the volume `sglang`.")
     screen.say()
     next_steps(
         screen,
         cluster,
-        ("kubectl vlm plan -f SERVICE.yaml", "what would be run, and why"),
-        (f"helm -n {services.NAMESPACE} uninstall {services.RELEASE}", "remove the operator; services stay"),
+        ("kubectl vlm plan -f SERVICE.yaml", "show what would run, and why"),
+        (f"helm -n {services.NAMESPACE} uninstall {services.RELEASE}", "remove the operator, keep the services"),
     )
 
 
 def next_steps(screen: Screen, cluster: Cluster, *commands: tuple[str, str]) -> None:
-    """Where things are, and commands to go on with, each with what it is for."""
+    """Prints where things are, and useful commands."""
     folders = f"{Path(cluster.kubectl_program).parent}:{Path(sys.executable).parent}"
-    screen.say(f"kubeconfig: {cluster.kubeconfig}   log of this run: {LOG}")
-    screen.say("Try next:")
+    screen.say(f"kubeconfig: {cluster.kubeconfig}   log: {LOG}")
+    screen.say("Next steps:")
     screen.say(f"  export KUBECONFIG={cluster.kubeconfig} PATH={folders}:$PATH")
-    for command, text in (("kubectl explain vlmservice.spec.workload", "what can be written"), *commands):
+    for command, text in (("kubectl explain vlmservice.spec.workload", "read the API"), *commands):
         screen.say(f"  {command:47} {text}")
 
 

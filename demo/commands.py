@@ -1,4 +1,4 @@
-"""Other programs: their output goes into the demo's log, and on the screen where it tells how far they are."""
+"""Runs other programs. Their output goes to the demo's log; progress is shown on the screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def start_log() -> None:
         LOG.write_text("")
     except OSError as error:
         raise DemoError(
-            f"{LOG} cannot be written: {error.strerror}", hint="run this as the owner of the checkout"
+            f"cannot write {LOG}: {error.strerror}", hint="run this as the owner of the checkout"
         ) from error
 
 
@@ -36,7 +36,7 @@ def write_log(text: str) -> None:
 
 
 def run(argv: Sequence[str | Path], *, what: str, stdin: str | None = None, hint: str = "") -> str:
-    """Standard output of a short command that must succeed; `what` names it for people."""
+    """Runs a short command and returns its output. `what` describes it in errors."""
     command = [str(part) for part in argv]
     write_log(f"$ {' '.join(command)}")
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, cwd=REPOSITORY)
@@ -52,7 +52,7 @@ def last_line(text: str) -> str:
 
 
 def follow(screen: Screen, argv: Sequence[str | Path], *, label: str, what: str) -> None:
-    """A command that takes minutes and says itself how far it is; each of its lines is shown behind `label`."""
+    """Runs a long command and shows each line of its output after `label`."""
     command = [str(part) for part in argv]
     write_log(f"$ {' '.join(command)}")
     process = subprocess.Popen(
@@ -78,7 +78,7 @@ def follow(screen: Screen, argv: Sequence[str | Path], *, label: str, what: str)
 
 
 def together(*branches: Sequence[tuple[Screen, Sequence[str | Path], str, str]]) -> None:
-    """Runs the branches side by side, the commands of each one after the other; raises the first failure at the end."""
+    """Runs the branches in parallel, the commands of each in order. Raises the first failure at the end."""
     failures: list[DemoError] = []
 
     def walk(branch: Sequence[tuple[Screen, Sequence[str | Path], str, str]]) -> None:
@@ -86,7 +86,7 @@ def together(*branches: Sequence[tuple[Screen, Sequence[str | Path], str, str]])
             for screen, argv, label, what in branch:
                 follow(screen, argv, label=label, what=what)
         except DemoError as error:
-            screen.say(f"  {label:8} failed; what runs beside it is finished first")
+            screen.say(f"  {label:8} failed; waiting for the other commands")
             failures.append(error)
 
     threads = [threading.Thread(target=walk, args=(branch,), daemon=True) for branch in branches]
@@ -100,7 +100,7 @@ def together(*branches: Sequence[tuple[Screen, Sequence[str | Path], str, str]])
 
 @dataclass
 class Cluster:
-    """A cluster and the programs that talk to it."""
+    """A cluster, with kubectl and helm."""
 
     kubeconfig: Path
     kubectl_program: str
@@ -109,33 +109,33 @@ class Cluster:
 
     @classmethod
     def at(cls, kubeconfig: Path) -> Cluster:
-        """Uses kubectl and helm from PATH, or those built for the cluster on this machine."""
+        """A cluster with kubectl and helm from PATH, or those built on this machine."""
         if not kubeconfig.is_file():
-            raise DemoError(f"KUBECONFIG={kubeconfig}: no such file", hint="give the path of a kubeconfig that works")
+            raise DemoError(f"KUBECONFIG={kubeconfig}: no such file", hint="set it to the path of a kubeconfig")
         return cls(kubeconfig, program("kubectl"), program("helm"))
 
     def kubectl(self, *arguments: str, what: str, stdin: str | None = None) -> str:
         return run([self.kubectl_program, f"--kubeconfig={self.kubeconfig}", *arguments], what=what, stdin=stdin)
 
     def get(self, *arguments: str) -> dict[str, Any]:
-        """An object, or an empty dict where it does not exist."""
+        """An object, or an empty dict if it does not exist."""
         text = self.kubectl("get", *arguments, "--ignore-not-found", "-o", "json", what=f"get {' '.join(arguments)}")
-        found: dict[str, Any] = json.loads(text) if text.strip() else {}
-        return found
+        result: dict[str, Any] = json.loads(text) if text.strip() else {}
+        return result
 
     def helm(self, *arguments: str, what: str) -> str:
         return run([self.helm_program, f"--kubeconfig={self.kubeconfig}", *arguments], what=what)
 
     def vlm(self, *arguments: str, what: str) -> str:
-        """kubectl-vlm of this checkout."""
+        """The output of kubectl-vlm in this checkout."""
         program = Path(sys.executable).parent / "kubectl-vlm"
-        shown = run(["env", f"KUBECONFIG={self.kubeconfig}", "COLUMNS=140", program, *arguments], what=what)
-        return "\n".join(line.rstrip() for line in shown.rstrip().splitlines())
+        output = run(["env", f"KUBECONFIG={self.kubeconfig}", "COLUMNS=140", program, *arguments], what=what)
+        return "\n".join(line.rstrip() for line in output.rstrip().splitlines())
 
 
 def program(name: str) -> str:
     built = STATE / "bin" / name
-    found = str(built) if built.is_file() else shutil.which(name)
-    if found is None:
-        raise DemoError(f"{name} is neither on PATH nor in {built.parent}", hint=f"install {name}, then run this again")
-    return found
+    path = str(built) if built.is_file() else shutil.which(name)
+    if path is None:
+        raise DemoError(f"{name} not found on PATH or in {built.parent}", hint=f"install {name} and run this again")
+    return path

@@ -1,4 +1,4 @@
-"""The one-node cluster on this machine: prerequisites, programs, images, engine, start."""
+"""Builds and starts the one-node cluster on this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from demo.commands import REPOSITORY, STATE, Cluster, follow, run, together, wri
 from demo.screen import DemoError, Screen
 
 SCRIPT: list[str | Path] = [sys.executable, REPOSITORY / "tests" / "cluster" / "cluster.py"]
-OTHER_WAY = "or show it in a cluster that you have: make demo KUBECONFIG=PATH IMAGE=YOUR-REGISTRY/vlm-operator:TAG"
+OTHER_WAY = "or use your own cluster: make demo KUBECONFIG=PATH IMAGE=YOUR-REGISTRY/vlm-operator:TAG"
 
 
 def check_prerequisites() -> None:
-    """Everything that is missing at once, before anything is downloaded. Installs Debian packages when run by root."""
+    """Reports everything that is missing before any download. Root installs Debian packages."""
     install = ["--install"] if os.geteuid() == 0 else []
     command = [str(part) for part in (*SCRIPT, "check", *install)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -26,8 +26,7 @@ def check_prerequisites() -> None:
 
 
 def build(screen: Screen) -> None:
-    """Programs and images on one side, the engine's download on the other: the first waits for the processor, the
-    second for the network."""
+    """Builds programs and images (limited by the CPU) while the engine is downloaded (limited by the network)."""
     together(
         [
             (screen, [*SCRIPT, "build"], "programs", "building the cluster's programs"),
@@ -38,7 +37,7 @@ def build(screen: Screen) -> None:
 
 
 def start(screen: Screen) -> Cluster:
-    """The cluster, up, with the claims for engine and models in namespace default and one simulated GPU node."""
+    """Starts the cluster, with claims for engine and models in namespace default and a simulated GPU node."""
     follow(screen, [*SCRIPT, "up"], label="cluster", what="starting the cluster")
     run([*SCRIPT, "volumes", "default"], what="making the volumes")
     run([*SCRIPT, "gpu-nodes", "h100"], what="making the simulated GPU node")
@@ -46,6 +45,6 @@ def start(screen: Screen) -> Cluster:
 
 
 def operator_build() -> str:
-    """What the operator's image was made from; a change of it has to restart the operator, whose tag stays."""
+    """A hash of the operator's image, so that a new image with the same tag restarts the operator."""
     stamp = STATE / "stamps" / "image-operator"
     return stamp.read_text()[:16] if stamp.is_file() else ""

@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes what the chart's PodMonitors say, with the chart's rules; and what its dashboards show."""
+"""A real Prometheus with the chart's PodMonitors and rules, and the values of the chart's dashboards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from demo.screen import DemoError
 from demo.services import CHART, NAMESPACE, RELEASE
 
 FOLDER: Final = STATE / "monitoring"
-# A minute has to be enough to see something.
+# Short, so that a minute is enough to see data.
 INTERVAL: Final = "5s"
 RATE_INTERVAL: Final = "1m"
 EVERYTHING: Final = {
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of a dashboard, with its queries ready to be asked."""
+    """A panel of a dashboard with its queries."""
 
     dashboard: str
     title: str
@@ -51,37 +51,37 @@ class Panel:
 
 
 def manifests(cluster: Cluster) -> list[Json]:
-    """The chart with everything of monitoring turned on; objects that this cluster has no controller for."""
+    """The chart's objects with all monitoring enabled."""
     command = [cluster.helm_program, "template", RELEASE, CHART, f"--namespace={NAMESPACE}", "--values=-"]
     text = run(command, what="rendering the chart", stdin=yaml.safe_dump(EVERYTHING))
-    return [found for found in yaml.safe_load_all(text) if found]
+    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def start(cluster: Cluster) -> str:
-    """Prometheus on this machine, with the cluster's pods as its targets. Returns its URL."""
-    found = manifests(cluster)
-    (rules,) = [m for m in found if m["kind"] == "PrometheusRule"]
+    """Starts Prometheus on this machine with the cluster's pods as targets. Returns its URL."""
+    objects = manifests(cluster)
+    (rules,) = [m for m in objects if m["kind"] == "PrometheusRule"]
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "rules.yaml").write_text(yaml.safe_dump(rules["spec"]))
-    (FOLDER / "prometheus.yaml").write_text(yaml.safe_dump(configuration(found)))
+    (FOLDER / "prometheus.yaml").write_text(yaml.safe_dump(configuration(objects)))
     find_targets(cluster)
-    said = run([*SCRIPT, "prometheus", FOLDER / "prometheus.yaml"], what="starting Prometheus")
-    address = re.search(r"Prometheus: (\S+)", said)
+    output = run([*SCRIPT, "prometheus", FOLDER / "prometheus.yaml"], what="starting Prometheus")
+    address = re.search(r"Prometheus: (\S+)", output)
     if address is None:
-        raise DemoError(f"Prometheus did not say where it is: {said}")
+        raise DemoError(f"Prometheus did not print its address: {output}")
     return address[1]
 
 
 def find_targets(cluster: Cluster) -> None:
-    """Tells Prometheus, which watches the file, of the pods that are there now."""
-    found = targets(cluster.get("pods,nodes", "--all-namespaces")["items"])
-    passing = FOLDER / "targets.new"
-    passing.write_text(json.dumps(found))
-    passing.replace(FOLDER / "targets.json")
+    """Writes the current pods to the targets file, which Prometheus watches."""
+    current = targets(cluster.get("pods,nodes", "--all-namespaces")["items"])
+    new = FOLDER / "targets.new"
+    new.write_text(json.dumps(current))
+    new.replace(FOLDER / "targets.json")
 
 
 def targets(objects: list[Json]) -> list[Json]:
-    """Every port of every pod, with the labels that Prometheus' own discovery of pods gives: Debian builds it without."""
+    """Every port of every pod with the labels of Prometheus' pod discovery, which Debian's build lacks."""
     nodes = {o["metadata"]["name"]: o["metadata"].get("annotations", {}) for o in objects if o["kind"] == "Node"}
     return [
         {
@@ -96,9 +96,9 @@ def targets(objects: list[Json]) -> list[Json]:
 
 
 def labels_of(pod: Json, container: Json, port: Json, nodes: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """``__meta_`` labels of one port of a pod, as far as PodMonitors use them."""
+    """The ``__meta_`` labels of a pod's port that PodMonitors use."""
     metadata = pod["metadata"]
-    found = {
+    labels = {
         "namespace": metadata["namespace"],
         "pod_name": metadata["name"],
         "pod_phase": pod["status"]["phase"],
@@ -109,19 +109,19 @@ def labels_of(pod: Json, container: Json, port: Json, nodes: Mapping[str, Mappin
         ),
     }
     for label, value in metadata.get("labels", {}).items():
-        found[f"pod_label_{meta(label)}"] = value
-        found[f"pod_labelpresent_{meta(label)}"] = "true"
-    return {f"__meta_kubernetes_{name}": value for name, value in found.items()}
+        labels[f"pod_label_{meta(label)}"] = value
+        labels[f"pod_labelpresent_{meta(label)}"] = "true"
+    return {f"__meta_kubernetes_{name}": value for name, value in labels.items()}
 
 
-def configuration(found: list[Json]) -> Json:
-    """What the Prometheus operator makes of PodMonitors, as far as ours use it."""
+def configuration(objects: list[Json]) -> Json:
+    """The Prometheus configuration that the Prometheus Operator generates from our PodMonitors."""
     return {
         "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
         "rule_files": ["rules.yaml"],
         "scrape_configs": [
             scrape_config(monitor, number)
-            for monitor in found
+            for monitor in objects
             if monitor["kind"] == "PodMonitor"
             for number in range(len(monitor["spec"]["podMetricsEndpoints"]))
         ],
@@ -129,7 +129,7 @@ def configuration(found: list[Json]) -> Json:
 
 
 def scrape_config(monitor: Mapping[str, Any], number: int) -> Json:
-    """One endpoint of a PodMonitor. Simulated nodes' pods only look as if they ran, so they are no targets."""
+    """One endpoint of a PodMonitor, without the pods of simulated nodes."""
     spec, metadata = monitor["spec"], monitor["metadata"]
     endpoint = spec["podMetricsEndpoints"][number]
     where = spec.get("namespaceSelector", {"matchNames": [metadata["namespace"]]})
@@ -170,56 +170,56 @@ def scrape_config(monitor: Mapping[str, Any], number: int) -> Json:
 
 
 def relabeling(rule: Mapping[str, Any]) -> Json:
-    """A PodMonitor's relabeling as Prometheus writes it."""
+    """A PodMonitor's relabeling in Prometheus' format."""
     return {re.sub(r"[A-Z]", lambda upper: f"_{upper[0].lower()}", name): value for name, value in rule.items()}
 
 
 def meta(label: str) -> str:
-    """A label's name as Prometheus' service discovery writes it."""
+    """A label's name in Prometheus' service discovery."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", label)
 
 
-def panels(found: list[Json], namespace: str, service: str) -> Iterator[Panel]:
+def panels(objects: list[Json], namespace: str, service: str) -> Iterator[Panel]:
     """All panels of all dashboards, for one service."""
     texts = [
-        text for m in found if "grafana_dashboard" in m["metadata"].get("labels", {}) for text in m["data"].values()
+        text for m in objects if "grafana_dashboard" in m["metadata"].get("labels", {}) for text in m["data"].values()
     ]
     for dashboard in map(json.loads, texts):
         for panel in dashboard["panels"]:
             if panel["type"] != "row":
-                asked = (t["expr"] for t in panel["targets"])
+                queries = (t["expr"] for t in panel["targets"])
                 yield Panel(
                     dashboard["title"],
                     panel["title"],
-                    tuple(filled_in(query, namespace, service) for query in asked),
+                    tuple(filled_in(query, namespace, service) for query in queries),
                     "Needs a GPU." in panel["description"],
                     "Empty while " in panel["description"],
                 )
 
 
 def filled_in(query: str, namespace: str, service: str) -> str:
-    """The query as Grafana sends it."""
+    """The query with Grafana's variables replaced."""
     for variable, value in (("__rate_interval", RATE_INTERVAL), ("namespace", namespace), ("vlmservice", service)):
         query = query.replace(f"${variable}", value)
     return query
 
 
 def answer(url: str, query: str) -> list[Json]:
-    """Series that Prometheus has for the query now. DemoError where it refuses it or does not answer."""
+    """The current series of a query. Raises DemoError if Prometheus refuses it or does not respond."""
     address = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
         with urllib.request.urlopen(address, timeout=30) as response:
-            found: list[Json] = json.load(response)["data"]["result"]
+            result: list[Json] = json.load(response)["data"]["result"]
     except urllib.error.HTTPError as error:
         raise DemoError(f"Prometheus refuses {query}: {error.read().decode(errors='replace')[:300]}") from error
     except OSError as error:
-        raise DemoError(f"Prometheus does not answer at {url}: {error}") from error
-    # A quantile of nothing is NaN, which a panel shows as nothing.
-    return [series for series in found if series["value"][1] != "NaN"]
+        raise DemoError(f"Prometheus does not respond at {url}: {error}") from error
+    # A quantile without data is NaN; panels show nothing for it.
+    return [series for series in result if series["value"][1] != "NaN"]
 
 
 def without_data(url: str, asked: list[Panel]) -> list[str]:
-    """Panels of which a query has no data now, though it needs no GPU and its emptiness is no good sign."""
+    """Queries without data, of panels that need no GPU and should not be empty."""
     return [
         f"{panel.dashboard}, {panel.title}: {query}"
         for panel in asked
@@ -230,7 +230,7 @@ def without_data(url: str, asked: list[Panel]) -> list[str]:
 
 
 def until_all_have_data(url: str, asked: list[Panel], seconds: float) -> list[str]:
-    """Waits until every such panel shows something; what is still empty then."""
+    """Waits until every such panel has data. Returns the queries that are still empty."""
     deadline = time.monotonic() + seconds
     while (empty := without_data(url, asked)) and time.monotonic() < deadline:
         time.sleep(2)
@@ -239,11 +239,11 @@ def until_all_have_data(url: str, asked: list[Panel], seconds: float) -> list[st
 
 @contextmanager
 def traffic(base: str, model: str, api_key: str = "") -> Iterator[None]:
-    """One question after the other while the block runs, so that there is something to be seen."""
+    """Sends one request after the other while the block runs."""
     stop = threading.Event()
 
-    def go_on() -> None:
-        # An image that was seen before is in the engine's caches, and the vision tower has nothing to do.
+    def send() -> None:
+        # A repeated image would come from the engine's caches and bypass the vision encoder.
         for shade in itertools.cycle(range(256)):
             if stop.is_set():
                 return
@@ -252,10 +252,10 @@ def traffic(base: str, model: str, api_key: str = "") -> Iterator[None]:
             except DemoError:
                 stop.wait(1)
 
-    asking = threading.Thread(target=go_on, daemon=True)
-    asking.start()
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         stop.set()
-        asking.join(120)
+        thread.join(120)

@@ -1,4 +1,4 @@
-"""One question about one image, as an OpenAI client asks it, with the answer shown as it comes."""
+"""Sends one image and a question, like an OpenAI client, and streams the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from demo.screen import DemoError
 
 
 def drawn_png(side: int = 224, shade: int = 0x90) -> bytes:
-    """A red disc on blue of that shade: side x side pixels of RGB, as PNG."""
+    """A PNG with a red disc on blue: side x side RGB pixels."""
     rows = bytearray()
     for y in range(side):
         rows.append(0)  # no filter
@@ -42,7 +42,7 @@ def request_body(model: str, question: str, max_tokens: int, shade: int = 0x90) 
 
 @dataclass
 class Answer:
-    """How an answer came."""
+    """Times and chunks of an answer."""
 
     first_token_seconds: float
     total_seconds: float
@@ -59,9 +59,9 @@ def ask(
     api_key: str = "",
     shade: int = 0x90,
 ) -> Answer:
-    """Asks `url` (such as http://10.96.3.4:8000/v1) and shows each piece of text as it arrives.
+    """Sends a request to `url` (such as http://10.96.3.4:8000/v1) and shows each chunk of text.
 
-    DemoError where the engine refuses or says nothing.
+    Raises DemoError if the engine refuses or sends no text.
     """
     target = urlsplit(url)
     connection = http.client.HTTPConnection(target.hostname or "", target.port or 80, timeout=120)
@@ -73,7 +73,7 @@ def ask(
         connection.request("POST", f"{target.path}/chat/completions", body, headers)
         response = connection.getresponse()
         if response.status != 200:
-            raise DemoError(f"{url} answered {response.status}: {response.read()[:300].decode(errors='replace')}")
+            raise DemoError(f"{url} returned {response.status}: {response.read()[:300].decode(errors='replace')}")
         for line in response:
             data = line.decode(errors="replace").removeprefix("data:").strip()
             if not data or data == "[DONE]":
@@ -86,7 +86,7 @@ def ask(
                 chunks += 1
                 show("".join(letter if letter.isprintable() else " " for letter in text))
     except OSError as error:
-        raise DemoError(f"{url} does not answer: {error}") from error
+        raise DemoError(f"{url} does not respond: {error}") from error
     finally:
         connection.close()
     if first is None:

@@ -1,4 +1,4 @@
-"""What the demo prints: steps with their time, one live line, and one line for what went wrong."""
+"""The demo's output: timed steps, a live line, and one-line errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PLAIN_SECONDS = 15.0  # how often a waiting line is repeated where the output is no terminal
+PLAIN_SECONDS = 15.0  # how often the live line is repeated without a terminal
 
 
 class DemoError(Exception):
-    """An expected failure, shown as one line: what failed, where its log is, what to do next."""
+    """An expected failure in one line: what failed, the log, and the next step."""
 
     def __init__(self, message: str, *, log: Path | None = None, hint: str = "") -> None:
         parts = [message, *([f"log: {log}"] if log else []), *([f"next: {hint}"] if hint else [])]
@@ -42,11 +42,11 @@ class Screen:
             print(text, flush=True)
 
     def stream(self, text: str) -> None:
-        """Text without a line's end, as it comes."""
+        """Prints text without a line break."""
         print(text, end="", flush=True)
 
     def live(self, text: str, *, key: str | None = None) -> None:
-        """A line that the next one replaces. No terminal: printed when `key` changes, and now and then."""
+        """A line that the next one replaces. Without a terminal, printed if `key` changes, and from time to time."""
         with self._lock:
             now = time.monotonic()
             if self._terminal:
@@ -66,7 +66,7 @@ class Screen:
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Says what is done, and how long it took."""
+        """Prints a step and its duration."""
         begun = time.monotonic()
         self.live(f"  {text} ...")
         yield

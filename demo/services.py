@@ -1,4 +1,4 @@
-"""The operator's installation, and VLMServices on their way to Ready."""
+"""Installs the operator and waits for VLMServices."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from demo.screen import DemoError, Screen, clock
 RELEASE, NAMESPACE = "vlm-operator", "vlm-system"
 CHART = REPOSITORY / "charts" / "vlm-operator"
 EXAMPLES = REPOSITORY / "examples"
-UNSEEN_SECONDS = 45.0
-DECIDED = ("OverridesResolved", "HardwareResolved", "ResourceFit")
+UNPROCESSED_SECONDS = 45.0
+PLAN_CONDITIONS = ("OverridesResolved", "HardwareResolved", "ResourceFit")
 
 
 def install(cluster: Cluster, image: str, build: str = "") -> bool:
-    """Installs or upgrades the chart and waits until the operator is ready. True: its pods were replaced.
+    """Installs or upgrades the chart and waits until the operator is ready. Returns whether its pods were replaced.
 
-    `build` tells images of the same name apart.
+    `build` distinguishes images with the same name.
     """
     repository, _, digest = image.partition("@")
     tag = ""
@@ -51,13 +51,13 @@ def operator_template(cluster: Cluster) -> Any:
 
 
 def apply_example(cluster: Cluster, name: str) -> None:
-    """The example as it is written, with one replica even where an earlier one was scaled to none."""
+    """Applies an example with one replica, even if it was scaled to zero before."""
     cluster.kubectl("apply", "-f", str(EXAMPLES / f"{name}.yaml"), what=f"applying {name}")
     cluster.kubectl("scale", "vlmservice", name, "--replicas=1", what=f"scaling {name}")
 
 
 def delete(cluster: Cluster, name: str) -> None:
-    """Removes a service and waits for its pods to be gone."""
+    """Deletes a service and waits until its pods are gone."""
     cluster.kubectl("delete", "vlmservice", name, "--ignore-not-found", "--timeout=60s", what=f"deleting {name}")
     cluster.kubectl(
         "wait", "--for=delete", "pod", "-l", f"vlmserve.dev/service={name}", "--timeout=90s", what=f"stopping {name}"
@@ -69,7 +69,7 @@ def conditions(service: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def wait_for_plan(cluster: Cluster, name: str, *, seconds: float = 30) -> None:
-    """Until the operator has made a plan for the service as it stands."""
+    """Waits until the operator has made a plan for the current spec."""
     deadline = time.monotonic() + seconds
     while True:
         service = cluster.get("vlmservice", name)
@@ -78,32 +78,34 @@ def wait_for_plan(cluster: Cluster, name: str, *, seconds: float = 30) -> None:
         if current and status.get("plan", {}).get("hash"):
             return
         if time.monotonic() > deadline:
-            save_evidence(cluster, name)
-            raise DemoError(f"the operator made no plan for {name} in {seconds:.0f} s", log=LOG)
+            log_diagnostics(cluster, name)
+            raise DemoError(f"the operator made no plan for {name} within {seconds:.0f} s", log=LOG)
         time.sleep(0.5)
 
 
 def wait_until_ready(cluster: Cluster, screen: Screen, name: str, *, seconds: float = 300) -> dict[str, Any]:
-    """Shows the phase of the start until Ready is True; returns the service."""
+    """Shows the startup phase until Ready is True, and returns the service."""
     begun = time.monotonic()
     while True:
         service = cluster.get("vlmservice", name)
-        known = conditions(service)
-        ready = known.get("Ready", {})
+        by_type = conditions(service)
+        ready = by_type.get("Ready", {})
         current = service.get("status", {}).get("observedGeneration") == service["metadata"]["generation"]
         if current and ready.get("status") == "True":
             screen.say(f"  {name} is ready after {clock(time.monotonic() - begun)}")
             return service
-        refused = next((known[kind] for kind in DECIDED if known.get(kind, {}).get("status") == "False"), None)
+        refused = next(
+            (by_type[kind] for kind in PLAN_CONDITIONS if by_type.get(kind, {}).get("status") == "False"), None
+        )
         if current and refused:
             raise DemoError(f"{name} cannot be served: {refused['reason']}: {refused['message']}", log=LOG)
-        if not known and time.monotonic() - begun > UNSEEN_SECONDS:
-            save_evidence(cluster, name)
-            raise DemoError(f"the operator has not looked at {name} in {UNSEEN_SECONDS:.0f} s", log=LOG)
+        if not by_type and time.monotonic() - begun > UNPROCESSED_SECONDS:
+            log_diagnostics(cluster, name)
+            raise DemoError(f"the operator has not processed {name} within {UNPROCESSED_SECONDS:.0f} s", log=LOG)
         phase = phase_of(service, ready)
         screen.live(f"  {clock(time.monotonic() - begun):>5}  {name}: {phase}", key=phase.split(",")[0])
         if time.monotonic() - begun > seconds:
-            save_evidence(cluster, name)
+            log_diagnostics(cluster, name)
             raise DemoError(f"{name} is not ready after {seconds:.0f} s: {phase}", log=LOG)
         time.sleep(1)
 
@@ -112,11 +114,11 @@ def phase_of(service: dict[str, Any], ready: dict[str, Any]) -> str:
     startup = service.get("status", {}).get("startup")
     if startup:
         return f"{startup['phase']}, {startup['elapsedSeconds']} s of at most {startup['budgetSeconds']} s"
-    return f"{ready['reason']}, {ready['message']}" if ready else "not seen by the operator yet"
+    return f"{ready['reason']}, {ready['message']}" if ready else "not processed by the operator yet"
 
 
-def save_evidence(cluster: Cluster, name: str) -> None:
-    """Everything that explains why a service does not come up, into the demo's log."""
+def log_diagnostics(cluster: Cluster, name: str) -> None:
+    """Writes everything that explains a failed start to the demo's log."""
     selector = f"vlmserve.dev/service={name}"
     for title, arguments in {
         "service": ["get", "vlmservice", name, "-o", "yaml"],

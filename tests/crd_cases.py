@@ -1,7 +1,6 @@
 """VLMServices that are right and wrong, for both enforcers: the API server's CRD and the types in vlm_api."""
 
-from __future__ import annotations
-
+import re
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,7 @@ class Wrong:
     sentence: str
     spec: dict[str, Any]
     path: str
-    says: str
+    says: str = ""
     """What both enforcers say; empty where each has words of its own (types and bounds)."""
     name: str = "vlm"
 
@@ -38,6 +37,14 @@ def service(case: Right | Wrong) -> dict[str, Any]:
         "metadata": {"name": case.name},
         "spec": _merged(deepcopy(MINIMAL), case.spec),
     }
+
+
+def wrong(sentence: str, path: str, value: Any, says: str = "") -> Wrong:
+    """A case whose spec is wrong at one place below ``spec``, which holds this value."""
+    spec = value
+    for part in reversed(re.findall(r"[^.\[\]]+", path)):
+        spec = [spec] if part == "0" else {part: spec}
+    return Wrong(sentence, spec, f"spec.{path}", says)
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -59,13 +66,13 @@ def _main(**fields: Any) -> dict[str, Any]:
 
 
 MAIN = "spec.template.spec.containers[0]"
-NAME_SAYS = "must be a DNS-1035 label of at most 40 characters, since it becomes a host name"
+NAME_SAYS = "must be a DNS-1035 label of at most 40 characters, because it becomes a host name"
 SIZE_SAYS = "must be a size above zero, such as 16Gi, 500Mi or 2G"
-URI_SAYS = "must be hf://ORG/NAME or hf://NAME (with spec.model.revision beside it), pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"
-STEP_UP_SAYS = "must not have .. in its path"
+URI_SAYS = "must be hf://ORG/NAME or hf://NAME (revision in spec.model.revision), pvc://CLAIM/PATH, oci://IMAGE or file:///PATH"
+STEP_UP_SAYS = "must not contain .. in its path"
 FLAG_SAYS = "or begin with '-'"
-IMAGE_SAYS = "must be an image such as lmsysorg/sglang:v0.5.23"
-OBJECT_SAYS = "must be the name of an object"
+IMAGE_SAYS = "must be an image such as registry.example.com/sglang:v1.2.3"
+OBJECT_SAYS = "must be an object's name"
 
 RIGHT = (
     Right("a model alone", {}),
@@ -79,7 +86,7 @@ RIGHT = (
     Right("a model inside the pod", _model(uri="file:///models/tiny")),
     Right("a path with dots in its names", _model(uri="pvc://models/.cache/..a/b..c/./v1.0/")),
     Right("a served name and a revision with a dash inside", _model(name="qwen-8b", revision="pr-1/x-")),
-    Right("an image of a registry with a port", {"engine": {"image": "[::1]:5000/lab/sglang:v0.5.23-cu130"}}),
+    Right("an image of a registry with a port", {"engine": {"image": "[::1]:5000/lab/sglang:v1.2.3-cu130"}}),
     Right(
         "a container and an init container with names of their own",
         {"template": {"spec": {"containers": [{"name": "main"}, {"name": "a"}], "initContainers": [{"name": "b"}]}}},
@@ -109,8 +116,7 @@ RIGHT = (
     ),
     Right("a variable with an empty value", _env({"name": "SGLANG_A", "value": ""})),
     Right(
-        "a variable from a Secret",
-        _env({"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}),
+        "a variable from a Secret", _env({"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
     ),
     Right("media domains", {"security": {"allowedMediaDomains": ["images.example.com", "192.0.2.1"]}}),
     Right("a size in gibibytes", {"sharedMemorySize": "16Gi"}),
@@ -119,6 +125,7 @@ RIGHT = (
     Right("a roll-out that surges", {"rolloutStrategy": {"maxSurge": 1, "maxUnavailable": 0}}),
     Right("a roll-out in percent", {"rolloutStrategy": {"maxSurge": "25%", "maxUnavailable": "100%"}}),
     Right("a template", {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "A"}]}]}}}),
+    Right("a template with 2,000 variables", _main(env=[{"name": f"V{i}", "value": "x"} for i in range(2000)])),
     Right("a template whose parts are null", {"template": {"metadata": None, "spec": None}}),
     Right("a template that removes fields", {"template": {"spec": {"tolerations": None, "affinity": None}}}),
     Right(
@@ -138,7 +145,7 @@ WRONG = (
         "replicas and scaling",
         {"replicas": 2, "scaling": {"maxReplicas": 4}},
         "spec.replicas",
-        "replicas and scaling exclude each other: remove one of them",
+        "replicas and scaling are mutually exclusive: remove one of them",
     ),
     Wrong(
         "bounds of scaling that are crossed",
@@ -150,31 +157,26 @@ WRONG = (
         "16 ways over 3 nodes",
         {"parallelism": {"tensor": 16}, "multinode": {"nodeCount": 3}},
         "spec.multinode.nodeCount",
-        "parallelism.tensor x parallelism.pipeline is 16, which does not divide over multinode.nodeCount 3",
+        "parallelism.tensor x parallelism.pipeline is 16, which is not a multiple of multinode.nodeCount 3",
     ),
     Wrong(
         "data parallelism over nodes",
         {"parallelism": {"tensor": 2, "data": 2}, "multinode": {"nodeCount": 2}},
         "spec.parallelism.data",
-        "parallelism.data works inside one node only",
+        "parallelism.data requires one node per replica",
     ),
     Wrong(
         "pipeline stages alone over nodes on the CPU",
         {"hardware": {"device": "cpu"}, "parallelism": {"pipeline": 2}, "multinode": {"nodeCount": 2}},
         "spec.multinode.nodeCount",
-        "on the CPU several nodes need parallelism.tensor above 1",
+        "several CPU nodes require parallelism.tensor above 1",
     ),
-    Wrong(
-        "a width without a height",
-        {"workload": {"images": {"width": 512}}},
-        "spec.workload.images.width",
-        "width and height go together",
-    ),
+    wrong("a width without a height", "workload.images.width", 512, "width and height must be set together"),
     Wrong(
         "a variable with a value and a source",
         _env({"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
         "spec.engine.env[0].valueFrom",
-        "value and valueFrom exclude each other",
+        "value and valueFrom are mutually exclusive",
     ),
     Wrong(
         "a roll-out that may neither add nor remove a pod",
@@ -183,21 +185,21 @@ WRONG = (
         "maxSurge and maxUnavailable must not both be zero",
     ),
     # forms
-    Wrong("a model without a scheme", _model(uri="Qwen/Qwen3-VL-8B-Instruct"), "spec.model.uri", URI_SAYS),
-    Wrong("a model with another scheme", _model(uri="s3://bucket/model"), "spec.model.uri", URI_SAYS),
-    Wrong("a hub id with three parts", _model(uri="hf://a/b/c"), "spec.model.uri", URI_SAYS),
-    Wrong("a file without a leading slash", _model(uri="file://models/tiny"), "spec.model.uri", URI_SAYS),
-    Wrong("a line break after the model", _model(uri="hf://Qwen/Qwen3-VL-8B-Instruct\n"), "spec.model.uri", URI_SAYS),
-    Wrong("a claim's path that leads upwards", _model(uri="pvc://models/../../etc"), "spec.model.uri", STEP_UP_SAYS),
-    Wrong("a file's path that leads upwards", _model(uri="file:///../etc"), "spec.model.uri", STEP_UP_SAYS),
-    Wrong("a path that ends upwards", _model(uri="file:///models/.."), "spec.model.uri", STEP_UP_SAYS),
-    Wrong("a model's image with a password", _model(uri="oci://u:p@r.example.com/m"), "spec.model.uri", URI_SAYS),
-    Wrong("a revision like a flag", _model(revision="--foo"), "spec.model.revision", FLAG_SAYS),
-    Wrong("a served name like a flag", _model(name="--bar"), "spec.model.name", FLAG_SAYS),
-    Wrong("a revision with a space", _model(revision="my branch"), "spec.model.revision", "must not have spaces"),
-    Wrong("a served name with a colon", _model(name="qwen:8b"), "spec.model.name", "must not have spaces or colons"),
-    Wrong("an architecture with a dot", _model(architecture="a.B"), "spec.model.architecture", "must be a class name"),
-    Wrong("a claim in capitals", _model(cacheClaim="Models"), "spec.model.cacheClaim", OBJECT_SAYS),
+    wrong("a model without a scheme", "model.uri", "Qwen/Qwen3-VL-8B-Instruct", URI_SAYS),
+    wrong("a model with another scheme", "model.uri", "s3://bucket/model", URI_SAYS),
+    wrong("a hub id with three parts", "model.uri", "hf://a/b/c", URI_SAYS),
+    wrong("a file without a leading slash", "model.uri", "file://models/tiny", URI_SAYS),
+    wrong("a line break after the model", "model.uri", "hf://Qwen/Qwen3-VL-8B-Instruct\n", URI_SAYS),
+    wrong("a claim's path that leads upwards", "model.uri", "pvc://models/../../etc", STEP_UP_SAYS),
+    wrong("a file's path that leads upwards", "model.uri", "file:///../etc", STEP_UP_SAYS),
+    wrong("a path that ends upwards", "model.uri", "file:///models/..", STEP_UP_SAYS),
+    wrong("a model's image with a password", "model.uri", "oci://u:p@r.example.com/m", URI_SAYS),
+    wrong("a revision like a flag", "model.revision", "--foo", FLAG_SAYS),
+    wrong("a served name like a flag", "model.name", "--bar", FLAG_SAYS),
+    wrong("a revision with a space", "model.revision", "my branch", "must not contain spaces"),
+    wrong("a served name with a colon", "model.name", "qwen:8b", "must not contain spaces or colons"),
+    wrong("an architecture with a dot", "model.architecture", "a.B", "must be a class name"),
+    wrong("a claim in capitals", "model.cacheClaim", "Models", OBJECT_SAYS),
     Wrong(
         "a Secret's key with a slash",
         _model(tokenSecretRef={"name": "hf", "key": "a/b"}),
@@ -210,157 +212,135 @@ WRONG = (
         "spec.security.apiKeySecretRef.name",
         OBJECT_SAYS,
     ),
-    Wrong(
+    wrong(
         "a compute capability without a dot",
-        {"hardware": {"computeCapability": "90"}},
-        "spec.hardware.computeCapability",
-        "must be two numbers with a dot",
+        "hardware.computeCapability",
+        "90",
+        "must be two numbers separated by a dot",
     ),
-    Wrong(
-        "a resource without a domain",
-        {"hardware": {"resourceName": "gpu"}},
-        "spec.hardware.resourceName",
-        "must be an extended resource with its domain",
+    wrong(
+        "a resource without a domain", "hardware.resourceName", "gpu", "must be an extended resource with its domain"
     ),
-    Wrong(
-        "a product with a space",
-        {"hardware": {"products": ["NVIDIA H100"]}},
-        "spec.hardware.products[0]",
-        "must not have spaces",
-    ),
-    Wrong(
-        "a RuntimeClass in capitals",
-        {"hardware": {"runtimeClassName": "NVIDIA"}},
-        "spec.hardware.runtimeClassName",
-        OBJECT_SAYS,
-    ),
-    Wrong("a version that is a word", {"engine": {"version": "latest"}}, "spec.engine.version", "must be a version"),
-    Wrong("an image with a space", {"engine": {"image": "a b"}}, "spec.engine.image", IMAGE_SAYS),
-    Wrong("an image with a scheme", {"engine": {"image": "https://r.example.com/a"}}, "spec.engine.image", IMAGE_SAYS),
-    Wrong("an image with a password", {"engine": {"image": "u:p@r.example.com/a"}}, "spec.engine.image", IMAGE_SAYS),
-    Wrong(
-        "a variable's name with a space", _env({"name": "A B"}), "spec.engine.env[0].name", "must be a variable's name"
-    ),
-    Wrong(
+    wrong("a product with a space", "hardware.products[0]", "NVIDIA H100", "must not contain spaces"),
+    wrong("a RuntimeClass in capitals", "hardware.runtimeClassName", "NVIDIA", OBJECT_SAYS),
+    wrong("a version that is a word", "engine.version", "latest", "must be an SGLang version"),
+    wrong("a long word behind a version", "engine.version", "1.2.3" + "a" * 50 + "-", "must be an SGLang version"),
+    wrong("an image with a space", "engine.image", "a b", IMAGE_SAYS),
+    wrong("an image with a scheme", "engine.image", "https://r.example.com/a", IMAGE_SAYS),
+    wrong("an image with a password", "engine.image", "u:p@r.example.com/a", IMAGE_SAYS),
+    wrong("a variable's name with a space", "engine.env[0].name", "A B", "must be a variable's name"),
+    wrong(
         "a media domain with a scheme",
-        {"security": {"allowedMediaDomains": ["https://images.example.com"]}},
-        "spec.security.allowedMediaDomains[0]",
+        "security.allowedMediaDomains[0]",
+        "https://images.example.com",
         "must be a host name",
     ),
-    Wrong("a size in gigabytes as people say them", {"sharedMemorySize": "20GB"}, "spec.sharedMemorySize", SIZE_SAYS),
-    Wrong("a size with a space", {"sharedMemorySize": "16 Gi"}, "spec.sharedMemorySize", SIZE_SAYS),
-    Wrong("an empty size", {"sharedMemorySize": ""}, "spec.sharedMemorySize", SIZE_SAYS),
-    Wrong("a size of nothing", {"sharedMemorySize": "0Gi"}, "spec.sharedMemorySize", SIZE_SAYS),
-    Wrong("a negative size", {"sharedMemorySize": -1}, "spec.sharedMemorySize", SIZE_SAYS),
-    Wrong("a size in thousandths of a byte", {"sharedMemorySize": "400m"}, "spec.sharedMemorySize", SIZE_SAYS),
-    Wrong(
+    wrong("a size in gigabytes as people say them", "sharedMemorySize", "20GB", SIZE_SAYS),
+    wrong("a size with a space", "sharedMemorySize", "16 Gi", SIZE_SAYS),
+    wrong("an empty size", "sharedMemorySize", "", SIZE_SAYS),
+    wrong("a size of nothing", "sharedMemorySize", "0Gi", SIZE_SAYS),
+    wrong("a negative size", "sharedMemorySize", -1, SIZE_SAYS),
+    wrong("a size in thousandths of a byte", "sharedMemorySize", "400m", SIZE_SAYS),
+    wrong(
         "a surge that is a number in quotes",
-        {"rolloutStrategy": {"maxSurge": "1"}},
-        "spec.rolloutStrategy.maxSurge",
+        "rolloutStrategy.maxSurge",
+        "1",
         "must be a whole number from 0 to 1000, or a percentage",
     ),
-    Wrong(
+    wrong(
         "more unavailable than there are",
-        {"rolloutStrategy": {"maxUnavailable": "101%"}},
-        "spec.rolloutStrategy.maxUnavailable",
+        "rolloutStrategy.maxUnavailable",
+        "101%",
         "must be a whole number from 0 to 1000, or a percentage up to 100%",
     ),
     # types, bounds and words
-    Wrong("no model", {"model": None}, "spec.model", ""),
-    Wrong("a model without a place", _model(uri=None), "spec.model.uri", ""),
-    Wrong("a number in quotes", {"replicas": "2"}, "spec.replicas", ""),
-    Wrong("a fraction of a replica", {"replicas": 1.5}, "spec.replicas", ""),
-    Wrong("a truth in quotes", {"suspend": "true"}, "spec.suspend", ""),
-    Wrong("a truth in place of a size", {"sharedMemorySize": True}, "spec.sharedMemorySize", ""),
-    Wrong("a fraction in place of a size", {"sharedMemorySize": 1.5}, "spec.sharedMemorySize", ""),
-    Wrong("Off without quotes", {"engine": {"tuning": False}}, "spec.engine.tuning", ""),
-    Wrong("a number as a version", {"engine": {"version": 0.5}}, "spec.engine.version", ""),
-    Wrong("a number as a variable's value", _env({"name": "A", "value": 1}), "spec.engine.env[0].value", ""),
-    Wrong("one argument that is no list", {"engine": {"args": "--log-requests"}}, "spec.engine.args", ""),
-    Wrong("a template that is a text", {"template": "x"}, "spec.template", ""),
-    Wrong("negative replicas", {"replicas": -1}, "spec.replicas", ""),
-    Wrong("too many replicas", {"replicas": 1001}, "spec.replicas", ""),
-    Wrong("no request at all", {"workload": {"concurrency": 0}}, "spec.workload.concurrency", ""),
-    Wrong("a model without parameters", _model(parametersBillion=0), "spec.model.parametersBillion", ""),
-    Wrong("no tensor parallelism", {"parallelism": {"tensor": 0}}, "spec.parallelism.tensor", ""),
-    Wrong("no node", {"multinode": {"nodeCount": 0}}, "spec.multinode.nodeCount", ""),
-    Wrong("an unknown reuse", {"workload": {"images": {"reuse": "single"}}}, "spec.workload.images.reuse", ""),
-    Wrong("an unknown device", {"hardware": {"device": "gpu"}}, "spec.hardware.device", ""),
-    Wrong("an empty served name", _model(name=""), "spec.model.name", ""),
-    Wrong("too long a place", _model(uri="file:///" + "a" * 1024), "spec.model.uri", ""),
-    Wrong("a variable twice", _env({"name": "A", "value": "1"}, {"name": "A", "value": "2"}), "spec.engine.env", ""),
-    Wrong("a product twice", {"hardware": {"products": ["a", "a"]}}, "spec.hardware.products", ""),
+    wrong("no model", "model", None),
+    wrong("a model without a place", "model.uri", None),
+    wrong("a number in quotes", "replicas", "2"),
+    wrong("a fraction of a replica", "replicas", 1.5),
+    wrong("a truth in quotes", "suspend", "true"),
+    wrong("a truth in place of a size", "sharedMemorySize", True),
+    wrong("a fraction in place of a size", "sharedMemorySize", 1.5),
+    wrong("Off without quotes", "engine.tuning", False),
+    wrong("a number as a version", "engine.version", 0.5),
+    Wrong("a number as a variable's value", _env({"name": "A", "value": 1}), "spec.engine.env[0].value"),
+    wrong("one argument that is no list", "engine.args", "--log-requests"),
+    wrong("a template that is a text", "template", "x"),
+    wrong("negative replicas", "replicas", -1),
+    wrong("too many replicas", "replicas", 1001),
+    wrong("no request at all", "workload.concurrency", 0),
+    wrong("a model without parameters", "model.parametersBillion", 0),
+    wrong("no tensor parallelism", "parallelism.tensor", 0),
+    wrong("no node", "multinode.nodeCount", 0),
+    wrong("an unknown reuse", "workload.images.reuse", "single"),
+    wrong("an unknown device", "hardware.device", "gpu"),
+    wrong("an empty served name", "model.name", ""),
+    Wrong("too long a place", _model(uri="file:///" + "a" * 1024), "spec.model.uri"),
+    wrong("a variable twice", "engine.env", [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
+    wrong("a product twice", "hardware.products", ["a", "a"]),
     Wrong(
         "more products than anybody has",
         {"hardware": {"products": [f"p{i}" for i in range(33)]}},
         "spec.hardware.products",
-        "",
     ),
     Wrong(
         "more settings than there are",
         {"engine": {"settings": {f"s{i}": i for i in range(129)}}},
         "spec.engine.settings",
-        "",
     ),
     # the template's shape
     Wrong(
         "two containers of one name",
         {"template": {"spec": {"containers": [{"name": "main"}, {"name": "a"}, {"name": "a"}]}}},
         "spec.template.spec.containers[2]",
-        "",
     ),
     Wrong(
         "two init containers of one name",
         {"template": {"spec": {"initContainers": [{"name": "a"}, {"name": "a"}]}}},
         "spec.template.spec.initContainers[1]",
-        "",
     ),
     Wrong(
         "two volumes of one name",
         {"template": {"spec": {"volumes": [{"name": "a"}, {"name": "a"}]}}},
         "spec.template.spec.volumes[1]",
-        "",
     ),
-    Wrong("labels in a list", {"template": {"metadata": {"labels": ["a"]}}}, "spec.template.metadata.labels", ""),
-    Wrong(
-        "a label that is a number",
-        {"template": {"metadata": {"labels": {"a": 1}}}},
-        "spec.template.metadata.labels.a",
-        "",
-    ),
-    Wrong(
-        "containers that are a text",
-        {"template": {"spec": {"containers": "main"}}},
-        "spec.template.spec.containers",
-        "",
-    ),
-    Wrong("engine arguments in the template that are a text", _main(args="--x"), f"{MAIN}.args", ""),
-    Wrong("an engine argument in the template that is a number", _main(args=[1]), f"{MAIN}.args[0]", ""),
-    Wrong("a container's variables in a text", _main(env="A=1"), f"{MAIN}.env", ""),
-    Wrong("a container's variable without a name", _main(env=[{"value": "1"}]), f"{MAIN}.env[0].name", ""),
-    Wrong(
-        "a container's variable that is a number", _main(env=[{"name": "A", "value": 1}]), f"{MAIN}.env[0].value", ""
-    ),
+    wrong("labels in a list", "template.metadata.labels", ["a"]),
+    wrong("a label that is a number", "template.metadata.labels.a", 1),
+    wrong("containers that are a text", "template.spec.containers", "main"),
+    Wrong("engine arguments in the template that are a text", _main(args="--x"), f"{MAIN}.args"),
+    Wrong("an engine argument in the template that is a number", _main(args=[1]), f"{MAIN}.args[0]"),
+    Wrong("a container's variables in a text", _main(env="A=1"), f"{MAIN}.env"),
+    Wrong("a container's variable without a name", _main(env=[{"value": "1"}]), f"{MAIN}.env[0].name"),
+    Wrong("a container's variable that is a number", _main(env=[{"name": "A", "value": 1}]), f"{MAIN}.env[0].value"),
     Wrong(
         "a container without a name",
         {"template": {"spec": {"containers": [{"image": "x"}]}}},
         "spec.template.spec.containers[0].name",
-        "",
+    ),
+    wrong("a toleration that is a text", "template.spec.tolerations[0]", "a"),
+    Wrong(
+        "more variables than any pod has",
+        _main(env=[{"name": f"V{i}"} for i in range(4097)]),
+        f"{MAIN}.env",
+        "at most 4096",
+    ),
+    Wrong("more words than any command has", _main(args=["x"] * 1025), f"{MAIN}.args", "at most 1024"),
+    Wrong("a variable's name of a page", _main(env=[{"name": "V" * 4097}]), f"{MAIN}.env[0].name", "4096"),
+    Wrong(
+        "more labels than any pod has",
+        {"template": {"metadata": {"labels": {f"l{i}": "" for i in range(257)}}}},
+        "spec.template.metadata.labels",
+        "at most 256",
     ),
     Wrong(
-        "a toleration that is a text",
-        {"template": {"spec": {"tolerations": ["a"]}}},
-        "spec.template.spec.tolerations[0]",
-        "",
+        "more volumes than any pod has",
+        {"template": {"spec": {"volumes": [{"name": f"v{i}"} for i in range(257)]}}},
+        "spec.template.spec.volumes",
+        "at most 256",
     ),
-    Wrong(
-        "a node selector that is a list",
-        {"template": {"spec": {"nodeSelector": []}}},
-        "spec.template.spec.nodeSelector",
-        "",
-    ),
+    wrong("a node selector that is a list", "template.spec.nodeSelector", []),
     # fields that do not exist
-    Wrong("a misspelt field", {"workload": {"concurency": 8}}, "spec.workload.concurency", "unknown field"),
-    Wrong("a field at the wrong depth", {"concurrency": 8}, "spec.concurrency", "unknown field"),
+    wrong("a misspelt field", "workload.concurency", 8, "unknown field"),
+    wrong("a field at the wrong depth", "concurrency", 8, "unknown field"),
     Wrong("a misspelt field in a list", _env({"name": "A", "valeu": "1"}), "spec.engine.env[0].valeu", "unknown field"),
 )

@@ -1,7 +1,7 @@
-"""What every type of the API builds on: camelCase names, no unknown fields, and rules that hold in the API server too.
+"""The base of all API types: camelCase names, no unknown fields, and rules that the API server enforces too.
 
-Both enforcers must agree on every input, so this side is as strict as a CRD's schema: ``"2"`` is no number, ``"yes"``
-is no boolean, and a field that is null counts as left out.
+Both enforcers must agree on every input, so these types are as strict as the CRD's schema: ``"2"`` is not a number,
+``"yes"`` is not a boolean, and a null field counts as unset.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 @dataclass(frozen=True)
 class Rule:
-    """One sentence about several fields at once, enforced twice.
+    """A rule about several fields, enforced twice.
 
-    ``cel`` is what the API server evaluates on every write (``x-kubernetes-validations``); ``holds`` is the same rule
-    for a manifest that never reaches an API server. ``message_cel`` puts the values into the sentence; the server falls
-    back to ``message`` where it fails. ``field`` is the camelCase field that the error points at.
+    The API server evaluates ``cel`` on every write (``x-kubernetes-validations``); ``holds`` is the same rule in Python.
+    ``message_cel`` adds values to the message; if it fails, the server uses ``message``. ``field`` is the camelCase field
+    that the error points at.
     """
 
     cel: str
@@ -43,27 +43,23 @@ class Rule:
 
 
 def _api_name(field: str) -> str:
-    """``memory_mib`` -> ``memoryMiB``: camelCase, with the unit spelt as Kubernetes spells it."""
+    """``memory_mib`` -> ``memoryMiB``: camelCase, with the unit as Kubernetes spells it."""
     return to_camel(field).replace("Mib", "MiB")
 
 
 class ApiModel(BaseModel):
-    """A type of the API: immutable, camelCase outside, and a field that does not exist is an error, never dropped."""
+    """An API type: immutable, camelCase in manifests, and an unknown field is an error."""
 
     model_config = ConfigDict(
-        alias_generator=_api_name,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
+        alias_generator=_api_name, populate_by_name=True, extra="forbid", frozen=True, use_attribute_docstrings=True
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_left_out(cls, data: Any) -> Any:
-        """As the API server does it: an empty ``workload:`` in YAML is no workload at all."""
+    def _drop_nulls(cls, data: Any) -> Any:
+        """Like the API server: an empty ``workload:`` in YAML means that it is unset."""
         if not isinstance(data, dict) or None not in data.values():
             return data
         return {k: v for k, v in data.items() if v is not None}
@@ -77,11 +73,11 @@ class ApiModel(BaseModel):
         return self
 
     def to_api(self) -> dict[str, Any]:
-        """The value as it stands in a manifest: camelCase, JSON types only, unset fields left out."""
+        """The value as in a manifest: camelCase, JSON types, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-# A size in bytes as Kubernetes writes it, above zero. No m, u and n: nobody means a thousandth of a byte.
+# A size in bytes as a Kubernetes quantity, above zero. No m, u and n: fractions of a byte are always a mistake.
 QUANTITY = (
     r"^\+?(0*[1-9][0-9]*(\.[0-9]*)?|0*\.[0-9]*[1-9][0-9]*)"
     r"([KMGTPE]i|[kMGTPE]|[eE]\+?[0-9]{1,2})?$"
@@ -91,29 +87,29 @@ PERCENT_UP_TO_100 = r"^(0|[1-9][0-9]?|100)%$"
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
-# An image as container runtimes take it: a registry with its port, a path, a tag, a digest. So it has no scheme and no
-# user with a password, which every plan and status would show.
+# An image reference: registry with port, path, tag, digest. Without scheme, user and password, which every plan and
+# status would show.
 IMAGE = (
     r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9a-fA-F:]+\])(:[0-9]+)?(/[A-Za-z0-9._-]+)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@[A-Za-z0-9+._-]+:[a-fA-F0-9]+)?"
 )
-# Steps of a path, none of which leads upwards.
-NO_STEP_UP = r"^([^./][^/]*|\.[^./][^/]*|\.\.[^/]+|\.)?(/([^./][^/]*|\.[^./][^/]*|\.\.[^/]+|\.)?)*$"
+# A path without `..`.
+NO_PARENT = r"^([^./][^/]*|\.[^./][^/]*|\.\.[^/]+|\.)?(/([^./][^/]*|\.[^./][^/]*|\.\.[^/]+|\.)?)*$"
 
-# Anything JSON knows. The CRD says x-kubernetes-preserve-unknown-fields for it.
+# Any JSON value. In the CRD: x-kubernetes-preserve-unknown-fields.
 Json = Annotated[Any, Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True, "nullable": True})]
 
 
 def between(low: int, high: int) -> Any:
-    """Bounds of a whole number, both included. ``"2"`` is refused: the API server takes no text for a number."""
+    """Inclusive bounds of an integer. ``"2"`` is refused, as in the API server."""
     return Field(strict=True, ge=low, le=high)
 
 
 @dataclass(frozen=True)
 class Matches:
-    """A string's form, with a sentence instead of the bare expression that ``pattern`` in a schema would answer with.
+    """A string's format, with a readable message instead of the regular expression.
 
-    The expression stays within what RE2 and Rust's regex read alike, and has no single quote.
+    The expression is valid in RE2 and in Rust's regex, and has no single quote.
     """
 
     pattern: str
@@ -128,27 +124,27 @@ class Matches:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        made = handler(schema)
+        result = handler(schema)
         rule = {"rule": f"self.matches(r'{self.pattern}')", "message": self.sentence}
-        return made | {"x-kubernetes-validations": [*made.get("x-kubernetes-validations", []), rule]}
+        return result | {"x-kubernetes-validations": [*result.get("x-kubernetes-validations", []), rule]}
 
 
 @dataclass(frozen=True)
 class UniqueBy:
-    """A list whose items are told apart by one field (or by themselves), so that server-side apply merges item by item.
+    """A list of unique items, by one field or by value, so that server-side apply merges item by item.
 
-    The API server refuses an item that is there twice (``x-kubernetes-list-type``); so does this.
+    Like the API server (``x-kubernetes-list-type``), it refuses duplicates.
     """
 
     key: str | None = None
 
     def _check(self, items: list[Any]) -> list[Any]:
-        seen = set()
+        identities = set()
         for item in items:
             identity = getattr(item, self.key) if self.key else item
-            if identity in seen:
-                raise PydanticCustomError("duplicate", "{value} is there twice: keep one of them", {"value": identity})
-            seen.add(identity)
+            if identity in identities:
+                raise PydanticCustomError("duplicate", "duplicate {value}: keep one of them", {"value": identity})
+            identities.add(identity)
         return items
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -164,7 +160,7 @@ MAX_INT_OR_STRING = 32
 
 
 def _int_or_string(pattern: str, minimum: int, maximum: int, sentence: str) -> Any:
-    """An integer within bounds, or a string of that pattern, as Kubernetes' IntOrString and quantities are."""
+    """An integer within bounds, or a string with a pattern, like Kubernetes' IntOrString."""
 
     def check(value: Any) -> int | str:
         if isinstance(value, int) and not isinstance(value, bool):
@@ -192,6 +188,6 @@ Unavailable = _int_or_string(
 Name = Annotated[
     str,
     Field(min_length=1, max_length=253),
-    Matches(DNS_SUBDOMAIN, "must be the name of an object: lower-case letters, digits, '-' and '.', such as my-claim"),
+    Matches(DNS_SUBDOMAIN, "must be an object's name: lower-case letters, digits, '-' and '.', such as my-claim"),
 ]
-Token = Annotated[str, Field(min_length=1, max_length=253), Matches(r"^[^\s]+$", "must not have spaces in it")]
+Token = Annotated[str, Field(min_length=1, max_length=253), Matches(r"^[^\s]+$", "must not contain spaces")]

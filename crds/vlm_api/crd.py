@@ -1,10 +1,8 @@
-"""The CustomResourceDefinition, made from the types: one place for what a field is called, means and may be.
+"""The CustomResourceDefinition, generated from the types.
 
-Kubernetes wants a *structural* schema: no references, no unions with null, a type at every node. Pydantic's JSON schema
-is turned into one here; that the result is right is proved on a real API server by the tests.
+Kubernetes requires a *structural* schema: no references, no unions with null, a type at every node. This module converts
+pydantic's JSON schema. The tests check the result on a real API server.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -19,25 +17,12 @@ PRESERVE = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 VALIDATIONS = "x-kubernetes-validations"
 
-# What a structural schema shares with JSON schema, in the order in which it is written.
+# The JSON schema keywords of a structural schema, in output order.
 KEPT = (
-    "description",
-    "type",
-    "enum",
-    "format",
-    "minLength",
-    "maxLength",
-    "minimum",
-    "maximum",
-    "maxItems",
-    "maxProperties",
-    "nullable",
-    INT_OR_STRING,
-    PRESERVE,
-    "x-kubernetes-list-type",
-    "x-kubernetes-list-map-keys",
+    "description", "type", "enum", "format", "minLength", "maxLength", "minimum", "maximum", "maxItems",
+    "maxProperties", "nullable", INT_OR_STRING, PRESERVE, "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
     VALIDATIONS,
-)
+)  # fmt: skip
 
 COLUMNS = (
     ("Model", "string", ".spec.model.uri", 0),
@@ -54,7 +39,7 @@ COLUMNS = (
 
 
 class _WithRules(GenerateJsonSchema):
-    """Pydantic's JSON schema with each type's rules, and optional fields without null: leaving out is enough."""
+    """Pydantic's JSON schema with each type's rules, and without null for optional fields."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -78,18 +63,17 @@ def _validation(rule: Rule) -> dict[str, Any]:
 
 
 def structural_schema(model: type[ApiModel], *, defaults: bool = True) -> dict[str, Any]:
-    """The structural schema of a type, with everything below it written out.
+    """The structural schema of a type, with all nested types inlined.
 
-    With ``defaults``, a field gets the default of its type, also an object of ours: the defaults inside it must apply
-    where the manifest does not mention the object. (They are written out, since the server checks a default against
-    the object's rules before it fills it in.) Empty lists and maps are no defaults: nobody misses them.
+    With ``defaults``, objects get their defaults too, so that these apply if the manifest does not mention the object.
+    They are complete, since the server checks a default against the object's rules. Empty lists and maps are left out.
     """
     schema = model.model_json_schema(by_alias=True, schema_generator=_WithRules)
     return _structural(schema, schema.get("$defs", {}), defaults)
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any], defaults: bool) -> dict[str, Any]:
-    """One node of pydantic's schema, and all below it."""
+    """Converts one node of pydantic's schema and everything below it."""
     if reference := node.get("$ref"):
         node = definitions[reference.rpartition("/")[2]] | {k: v for k, v in node.items() if k != "$ref"}
     if "const" in node:
@@ -114,7 +98,7 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any], defaults: boo
 
 
 def _without_empty(default: Any) -> Any:
-    """A default without nulls, empty lists and empty maps, at every depth; None where nothing is left."""
+    """A default without nulls, empty lists and empty maps at any depth; None if nothing is left."""
     if isinstance(default, dict):
         default = {k: kept for k, v in default.items() if (kept := _without_empty(v)) is not None}
     return None if default in ([], {}) else default
@@ -132,9 +116,9 @@ def custom_resource_definition() -> dict[str, Any]:
     fields["apiVersion"] = {"type": "string", "description": "Version of this object's schema."}
     fields["kind"] = {"type": "string", "description": "Kind of this object."}
     fields["metadata"] = {"type": "object", "properties": {"name": {"type": "string"}}}
-    # The scale subresource answers with the value of this field, which must therefore be there.
+    # The scale subresource needs a value here.
     fields["spec"]["properties"]["replicas"]["default"] = 1
-    # The operator writes what it means; a value that it left out must not come from here.
+    # The operator writes the status: the API server must not add defaults.
     fields["status"] = structural_schema(VLMService, defaults=False)["properties"]["status"]
     schema["required"] = ["metadata", "spec"]
     return {

@@ -1,6 +1,4 @@
-"""The SGLang engine and what the user decides about it: ``spec.engine``."""
-
-from __future__ import annotations
+"""The SGLang engine: ``spec.engine``."""
 
 from enum import Enum
 from typing import Annotated, ClassVar
@@ -11,7 +9,7 @@ from vlm_api.base import IMAGE, ApiModel, Json, Matches, Rule, UniqueBy
 
 
 class Tuning(str, Enum):
-    """Who decides the engine's settings."""
+    """Who chooses the engine's settings."""
 
     AUTO = "Auto"
     OFF = "Off"
@@ -23,7 +21,7 @@ class EnvVar(ApiModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="!(has(self.value) && has(self.valueFrom))",
-            message="value and valueFrom exclude each other: give one of them",
+            message="value and valueFrom are mutually exclusive: set one of them",
             holds=lambda s: s.value is None or s.value_from is None,
             field="valueFrom",
         ),
@@ -36,38 +34,41 @@ class EnvVar(ApiModel):
     ]
     """The variable's name."""
     value: Annotated[str, Field(max_length=32_768)] | None = None
-    """The value itself. Secrets belong into ``valueFrom``."""
+    """The literal value. Use ``valueFrom`` for secrets."""
     value_from: dict[str, Json] | None = None
-    """Where the value comes from: core/v1 EnvVarSource."""
+    """The source of the value: a core/v1 EnvVarSource."""
 
 
 class Engine(ApiModel):
-    """The SGLang engine, and what the user decides about it."""
+    """The SGLang engine and your choices for it."""
 
     version: (
         Annotated[
             str,
             Field(min_length=1, max_length=64),
-            Matches(r"^v?[0-9]+\.[0-9]+\.[0-9]+([.+-]?[A-Za-z0-9]+)*$", "must be a version of SGLang such as 0.5.23"),
+            Matches(r"^v?[0-9]+\.[0-9]+\.[0-9]+([.+-]?[A-Za-z0-9])*$", "must be an SGLang version such as 1.2.3"),
         ]
         | None
     ) = None
-    """SGLang's version. Default: what the image's tag says; without an image, the newest that the operator knows."""
+    """SGLang's version. Default: the version in the image's tag; without an image, the newest that the operator knows."""
     image: (
         Annotated[
             str,
             Field(min_length=1, max_length=512),
-            Matches(f"^{IMAGE}$", "must be an image such as lmsysorg/sglang:v0.5.23, without spaces, scheme and user"),
+            Matches(
+                f"^{IMAGE}$",
+                "must be an image such as registry.example.com/sglang:v1.2.3, without spaces, scheme or user",
+            ),
         ]
         | None
     ) = None
-    """The engine's image. Default: SGLang's own image of that version."""
+    """The engine's image. Default: SGLang's official image of that version."""
     tuning: Tuning = Tuning.AUTO
-    """``Auto``: the operator works the settings out. ``Off``: only what is written here."""
+    """``Auto``: the operator chooses the settings. ``Off``: only your own settings apply."""
     settings: Annotated[dict[str, Json], Field(max_length=128)] = {}
-    """Settings by SGLang's own field name (``prefill_decode_interval``) or variable name
-    (``SGLANG_VLM_CACHE_SIZE_MB``). Always win."""
+    """Settings by SGLang's field name (``prefill_decode_interval``) or environment variable
+    (``SGLANG_VLM_CACHE_SIZE_MB``). They override the operator's choices."""
     args: Annotated[list[Annotated[str, Field(max_length=8192)]], Field(max_length=128)] = []
-    """Full engine flags (``--log-requests``), after everything else. Always win over ``settings``."""
+    """Engine flags in full (``--log-requests``), added last. They override ``env`` and ``settings``."""
     env: Annotated[list[EnvVar], Field(max_length=128), UniqueBy("name")] = []
-    """Environment variables of the engine's container. Always win over ``settings``."""
+    """Environment variables of the engine's container. They override ``settings``."""

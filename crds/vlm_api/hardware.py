@@ -1,6 +1,4 @@
-"""What the model runs on: ``spec.hardware``, ``spec.parallelism`` and ``spec.multinode``."""
-
-from __future__ import annotations
+"""``spec.hardware``, ``spec.parallelism`` and ``spec.multinode``."""
 
 from enum import Enum
 from typing import Annotated
@@ -11,48 +9,50 @@ from vlm_api.base import ApiModel, Matches, Name, Token, UniqueBy, between
 
 
 class Parallelism(ApiModel):
-    """How one copy of the model is spread over GPUs."""
+    """How one replica is split over GPUs."""
 
     tensor: Annotated[int, between(1, 1024)] = 1
-    """Tensor parallelism: every layer split over this many GPUs."""
+    """Tensor parallelism: the number of GPUs that each layer is split over."""
     pipeline: Annotated[int, between(1, 1024)] = 1
-    """Pipeline parallelism: the layers split into this many stages."""
+    """Pipeline parallelism: the number of stages that the layers are split into."""
     data: Annotated[int, between(1, 1024)] = 1
-    """Data parallelism: this many engine replicas inside one pod. One node only."""
+    """Data parallelism: the number of engine instances in one pod. One node only."""
 
 
 class Multinode(ApiModel):
-    """Serving with one copy of the model over several nodes."""
+    """Replicas that span several nodes."""
 
     node_count: Annotated[int, between(1, 256)] = 1
-    """Nodes per replica. More than one needs the LeaderWorkerSet controller in the cluster."""
+    """Nodes per replica. More than one requires the LeaderWorkerSet controller."""
 
 
 class Device(str, Enum):
-    """What computes."""
+    """The kind of device."""
 
     CUDA = "cuda"
     CPU = "cpu"
 
 
 class Hardware(ApiModel):
-    """Wishes about the hardware. Without them the cluster's nodes decide."""
+    """Hardware requirements. If unset, the operator chooses among the cluster's nodes."""
 
     device: Device = Device.CUDA
-    """``cuda``, or ``cpu`` for trying things out without a GPU (slow)."""
+    """``cuda``, or ``cpu`` for tests without a GPU (slow)."""
     compute_capability: (
         Annotated[
             str,
             Field(max_length=8),
-            Matches(r"^[1-9][0-9]{0,2}\.[0-9]{1,2}$", 'must be two numbers with a dot, in quotes, such as "9.0"'),
+            Matches(
+                r"^[1-9][0-9]{0,2}\.[0-9]{1,2}$", 'must be two numbers separated by a dot, in quotes, such as "9.0"'
+            ),
         ]
         | None
     ) = None
-    """Only GPUs of this compute capability, such as ``"9.0"``. Those of which no label tells are taken to have it."""
+    """Use only GPUs with this compute capability, such as ``"9.0"``. GPUs without a label are assumed to match."""
     min_memory_mib: Annotated[int, between(1, 16_777_216)] | None = None
-    """Only GPUs with at least this much memory each, in MiB. Those of which no label tells are taken to have so much."""
+    """Use only GPUs with at least this much memory, in MiB. GPUs without a label are assumed to match."""
     products: Annotated[list[Token], Field(max_length=32), UniqueBy()] = []
-    """Only these products, as GPU feature discovery names them (label ``nvidia.com/gpu.product``)."""
+    """Use only these products, by their ``nvidia.com/gpu.product`` label from GPU feature discovery."""
     resource_name: Annotated[
         str,
         Field(min_length=1, max_length=253),
@@ -61,6 +61,6 @@ class Hardware(ApiModel):
             "must be an extended resource with its domain, such as nvidia.com/gpu",
         ),
     ] = "nvidia.com/gpu"
-    """The extended resource that the pods ask for."""
+    """The extended resource that pods request."""
     runtime_class_name: Name | None = None
-    """A RuntimeClass, where GPUs need one that is not the cluster's default."""
+    """The RuntimeClass of the pods, if GPUs need another one than the cluster's default."""

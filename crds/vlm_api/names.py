@@ -1,4 +1,4 @@
-"""Names that both sides, users' manifests and dashboards depend on. Changing one is a breaking change."""
+"""Names that the operator, the runtime, manifests and dashboards share. Changing one is a breaking change."""
 
 from typing import Final
 
@@ -13,11 +13,23 @@ CATEGORIES: Final = ("all", "vlm")
 
 FIELD_MANAGER: Final = "vlm-operator"
 
-# Labels on everything that the operator makes.
+# Labels on every object that the operator creates.
 LABEL_SERVICE: Final = f"{GROUP}/service"
 LABEL_PLAN: Final = f"{GROUP}/plan"
 LABEL_COMPONENT: Final = f"{GROUP}/component"
+# On pods, in selectors and on what belongs to one pool. A selector cannot be changed later, so it has them from the start.
+LABEL_POOL: Final = f"{GROUP}/pool"
+LABEL_ROLE: Final = f"{GROUP}/role"
+# The pool of a service that names none.
+MAIN_POOL: Final = "main"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+# The kind that runs one replica on several nodes.
+LWS_API: Final = "leaderworkerset.x-k8s.io/v1"
+LWS_KIND: Final = "LeaderWorkerSet"
+# Labels that the LeaderWorkerSet controller puts on pods. Worker "0" is the leader, the only pod of a group that serves HTTP.
+LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
+LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 
 # The pod. Clients reach the engine directly; the runtime has a port of its own.
 MAIN_CONTAINER: Final = "main"
@@ -34,8 +46,10 @@ MODEL_MOUNT: Final = "/models"
 CACHE_VOLUME: Final = "cache"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
-# Values that reach the runtime from a Secret, by reference only.
+# Variables that the runtime gets from a Secret.
 ENV_API_KEY: Final = "VLMSERVE_API_KEY"
 ENV_HF_TOKEN: Final = "HF_TOKEN"
-# Turns the platform plugin for the CPU on; without it the plugin does nothing.
+# Set to 1 in ``spec.engine.env`` if clients may name files of the pod, such as those of a mounted volume.
+ENV_MEDIA_FILES: Final = "VLMSERVE_ALLOW_MEDIA_FILES"
+# Enables the CPU platform plugin.
 ENV_DEVICE: Final = "VLMSERVE_DEVICE"

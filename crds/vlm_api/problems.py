@@ -1,6 +1,4 @@
-"""What pydantic refuses, said to a person: the field, the value that was given, and what it must be."""
-
-from __future__ import annotations
+"""Validation errors in words: the field, its value, and what it must be."""
 
 import difflib
 import json
@@ -12,13 +10,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-# Below these, a value may be a secret, so it is never repeated.
+# Values below these fields may be secrets, so messages never repeat them.
 SENSITIVE = (
     "spec.engine.env",
     "spec.engine.args",
     "spec.engine.settings",
     "spec.template",
-    # References, where people put the secret itself.
+    # References, in which users put the secret itself by mistake.
     "spec.model.tokenSecretRef",
     "spec.security.apiKeySecretRef",
 )
@@ -27,19 +25,19 @@ MAX_SHOWN = 80
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a manifest."""
+    """One error in a manifest."""
 
     path: str
     """The field, such as ``spec.engine.env[0].name``; empty for the whole document."""
     message: str
-    """What is wrong, with the value (unless it may be a secret) and the next step."""
+    """The error with the value (unless it may be a secret) and the next step."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Every error of a validation of ``model``, in the order of the fields."""
+    """Every error of a validation of ``model``, in field order."""
     return [_problem(each, model) for each in error.errors(include_url=False)]
 
 
@@ -52,7 +50,7 @@ def field_path(location: Sequence[int | str]) -> str:
 
 
 def nearest(word: str, known: Sequence[str], likeness: float = 0.6) -> str | None:
-    """The known word that is most like another, whatever the case; None where none is like it."""
+    """The most similar known word, ignoring case; None if none is similar."""
     by_lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=likeness)
     return by_lower[near[0]] if near else None
@@ -71,11 +69,11 @@ def _message(error: Any, path: str, model: type[BaseModel]) -> str:
     if kind in ("rule", "duplicate"):
         return str(error["msg"])
     if kind == "missing":
-        return "is required: give it a value"
+        return "is required: set it"
     if kind == "extra_forbidden":
         known = _field_names(model, location[:-1])
         near = nearest(str(location[-1]), known)
-        return f"unknown field, did you mean {near}?" if near else f"unknown field, known here: {', '.join(known)}"
+        return f"unknown field, did you mean {near}?" if near else f"unknown field, must be one of {', '.join(known)}"
     if kind == "enum":
         allowed = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         near = nearest(value, allowed, likeness=0.75) if isinstance(value, str) else None
@@ -85,7 +83,7 @@ def _message(error: Any, path: str, model: type[BaseModel]) -> str:
 
 
 def _demand(kind: str, context: dict[str, Any], fallback: str) -> str:
-    """What a value must be."""
+    """What the value must be."""
     if kind == "form":
         return str(context["text"])
     if kind == "greater_than_equal":
@@ -113,7 +111,7 @@ TYPES = {
 
 
 def _given(value: Any, path: str) -> str:
-    """``is "20GB", but `` where the value can be shown."""
+    """``is "20GB", but `` if the value can be shown."""
     if path.startswith(SENSITIVE) or isinstance(value, (dict, list)):
         return ""
     shown = without_credentials(json.dumps(value, ensure_ascii=False, default=str))
@@ -121,19 +119,19 @@ def _given(value: Any, path: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """A text with URLs in it, none of which tells its user and password. These may have slashes in them."""
+    """The text with user and password removed from URLs. Passwords may contain slashes."""
     return re.sub(r"(?<=://)[^\s\"]*@", "[redacted]@", text)
 
 
 def _quoting(value: Any, allowed: Sequence[str]) -> str:
-    """YAML reads a bare Off as false; the next step is a pair of quotes."""
+    """YAML reads Off without quotes as false: suggest quotes."""
     if value is False and "Off" in allowed:
         return ': YAML reads Off without quotes as false, write "Off"'
     return ""
 
 
 def _field_names(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    """The fields that the type at a location knows, as they stand in a manifest."""
+    """The fields of the type at a location, as in a manifest."""
     here: type[BaseModel] | None = model
     for part in location:
         if here is None or isinstance(part, int):

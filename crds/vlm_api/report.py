@@ -1,6 +1,4 @@
-"""What a runtime says about its pod: the answer of ``GET /report`` and the termination message."""
-
-from __future__ import annotations
+"""The runtime's report about its pod: the answer of ``GET /report``, and the termination message."""
 
 from enum import Enum
 from typing import Annotated, Literal
@@ -11,7 +9,7 @@ from vlm_api.base import ApiModel, Json
 
 
 class Phase(str, Enum):
-    """Where a pod is on its way to serving, in order."""
+    """The phases of a pod's life, in order."""
 
     CHECKING_HARDWARE = "CheckingHardware"
     STARTING = "Starting"
@@ -34,8 +32,8 @@ class Failure(ApiModel):
     """What happened and what to do about it."""
 
 
-class FoundDevice(ApiModel):
-    """One GPU as NVML describes it. Null where the driver does not say."""
+class DetectedDevice(ApiModel):
+    """One GPU according to NVML. Null: the driver does not report it."""
 
     name: str | None = None
     """Product name."""
@@ -49,82 +47,82 @@ class FoundDevice(ApiModel):
     """True: a MIG slice."""
 
 
-class FoundHardware(ApiModel):
-    """What the runtime found. ``driver`` null with ``note`` set: there is no driver in this pod, which is a fact."""
+class DetectedHardware(ApiModel):
+    """The GPUs in the pod. ``driver`` null with ``note`` set: the pod has no driver."""
 
     driver: str | None = None
     """The driver's version."""
-    devices: list[FoundDevice] = []
+    devices: list[DetectedDevice] = []
     """The devices in this pod."""
     note: str | None = None
-    """Why nothing could be read, where nothing could."""
+    """What could not be read, and why."""
 
 
 class EffectiveSetting(ApiModel):
-    """A planned setting beside what the running engine says it uses."""
+    """A planned setting beside the one that the running engine reports."""
 
     name: str
     """SGLang's field name or variable name."""
     planned: Json = None
     """The planned value."""
     effective: Json = None
-    """What the engine says it uses."""
+    """The engine's value."""
     agrees: bool
     """True: both are the same."""
 
 
-class LeftSetting(ApiModel):
-    """A setting that was left to the engine, beside what the engine made of it."""
+class EngineDefault(ApiModel):
+    """A setting that was left to the engine, beside the engine's choice."""
 
     name: str
     """SGLang's field name or variable name."""
     expected: Json = None
-    """What the plan expected the engine to choose; null where it expected nothing."""
+    """What the plan expected the engine to choose; null without an expectation."""
     effective: Json = None
-    """What the engine says it uses."""
+    """The engine's value."""
     agrees: bool
-    """True: it is what was expected, or nothing was."""
+    """True: the engine chose as expected, or the plan had no expectation."""
 
 
 class Fallback(str, Enum):
-    """What the engine's log says once when image features leave their planned way. Slower, and otherwise silent."""
+    """A slower path of image features, of which the engine's log is the only sign."""
 
     POOL_FULL = "PoolFull"
-    """The pool on the GPU had no room, so features went through host memory."""
+    """The feature pool on the GPU was full, so features went through host memory."""
     SHARED_MEMORY_FULL = "SharedMemoryFull"
-    """/dev/shm had no room, so features went through a pipe."""
+    """/dev/shm was full, so features went through a pipe."""
     PREPROCESSED_ON_CPU = "PreprocessedOnCpu"
-    """The GPU had no memory left to prepare images, so the CPU did it."""
+    """The GPU had no memory left to preprocess images, so the CPU did."""
 
 
 class FeaturePool(ApiModel):
-    """The room on the GPU through which image features go to the model (CUDA IPC), as it really is."""
+    """The memory on the GPU through which image features go to the model (CUDA IPC), as observed."""
 
     planned_bytes: int | None = None
-    """What the plan gives it; null where none is planned."""
+    """Its planned size; null if the plan has none."""
     size_bytes: int | None = None
-    """What the engine reserved, by its own metric or its log and not by the variable; null where neither says it."""
+    """What the engine reserved, according to its metrics or log; null if neither says."""
     fallbacks: int = 0
-    """Features that found no room since the engine's start. Where only the log tells, 1 stands for any number."""
+    """Features that did not fit since the engine's start. If only the log says so, 1 stands for any number."""
     logged: list[Fallback] = []
-    """What the engine's log said of features that left their planned way, each once."""
+    """Slower paths that the engine's log mentions, each once."""
 
 
-class SeenImages(ApiModel):
-    """The images of the last time, as the engine's plugin counted them. No image and no hash of one is kept or sent."""
+class ImageCounts(ApiModel):
+    """Images within the last hour, counted in the engine. No image, and no hash of one, is stored or sent."""
 
     received: int
-    """Images in requests; the runtime's own first image is not among them."""
+    """Images in requests, without the runtime's own first image."""
     repeated: int
-    """Those of them whose content, or whose URL, had come before within about the hour before them."""
+    """Those whose content or URL had come within about an hour before."""
     fell_back: int = 0
-    """Features of images that found no room in the pool on the GPU and went through host memory."""
+    """Image features that went through host memory because the feature pool was full."""
     window_seconds: int
-    """How many seconds these are: at most an hour, less after a start."""
+    """The time that was counted: at most an hour, less after a start."""
 
 
-class PhaseBegan(ApiModel):
-    """A phase of the start that was reached."""
+class PhaseStart(ApiModel):
+    """A phase that the pod has reached."""
 
     phase: Phase
     """The phase."""
@@ -133,7 +131,7 @@ class PhaseBegan(ApiModel):
 
 
 class Report(ApiModel):
-    """What a pod's runtime knows, asked by the operator and by ``kubectl vlm``."""
+    """Everything that a pod's runtime knows."""
 
     api_version: Literal["vlmserve.dev/v1alpha1"] = "vlmserve.dev/v1alpha1"
     """The API's version."""
@@ -142,32 +140,32 @@ class Report(ApiModel):
     plan_hash: str
     """The plan that this pod runs."""
     phase: Phase
-    """Where the pod is."""
+    """The present phase."""
     ready: bool
-    """True: it answers requests about images."""
+    """True: the pod serves image requests."""
     elapsed_seconds: float
     """Seconds since the runtime started."""
     budget_seconds: int
     """Seconds that a start may take."""
-    phases: list[PhaseBegan] = []
-    """The phases of the start so far, in order. One that was passed over is not among them."""
+    phases: list[PhaseStart] = []
+    """The phases so far, in order, without skipped ones."""
     engine_version: str | None = None
-    """The version that the engine itself says."""
+    """The version that the engine reports."""
     first_image_seconds: float | None = None
     """How long the first image request took."""
-    hardware: FoundHardware = FoundHardware()
-    """What NVML says."""
-    asked: bool = False
-    """True: the engine was asked what it uses, and answered."""
+    hardware: DetectedHardware = DetectedHardware()
+    """The GPUs according to NVML."""
+    settings_read: bool = False
+    """True: the engine has reported its settings."""
     settings: list[EffectiveSetting] = []
-    """Planned against effective, of every planned setting that the engine tells."""
-    not_told: list[str] = []
-    """Planned settings of which the engine says nothing, by name."""
-    left_alone: list[LeftSetting] = []
-    """Settings that were left to the engine, as far as it tells them."""
+    """Planned settings that the engine reports."""
+    not_reported: list[str] = []
+    """Names of planned settings that the engine does not report."""
+    engine_defaults: list[EngineDefault] = []
+    """Settings that were left to the engine, if it reports them."""
     feature_pool: FeaturePool | None = None
-    """The pool of image features; null where none is planned and nothing was seen of one."""
-    images: SeenImages | None = None
-    """Null where the engine does not count them: before its first answer, without metrics, in old versions."""
+    """The feature pool; null if none is planned and there is no sign of one."""
+    images: ImageCounts | None = None
+    """Null if the engine does not count them: before its first answer, without metrics, in old releases."""
     failure: Failure | None = None
     """Set when the engine has failed."""

@@ -1,6 +1,4 @@
-"""What the operator writes: ``VLMService.status`` and the whole object."""
-
-from __future__ import annotations
+"""``VLMService.status``, written by the operator, and the whole object."""
 
 import re
 from enum import Enum
@@ -9,20 +7,23 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from vlm_api.base import ApiModel, Json, Rule, UniqueBy
-from vlm_api.model import Inspection
+from vlm_api.inspection import Inspection
 from vlm_api.names import KIND
 from vlm_api.plan import Finding, PlanEngine, PlanHardware, PlanMemory, PlanResources, Setting
 from vlm_api.spec import VLMServiceSpec
 
+MAX_MESSAGE: Final = 32_768
+MAX_LISTED: Final = 256
+MAX_PHASES: Final = 16
 SERVICE_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 NAME_SENTENCE = (
-    "must be a DNS-1035 label of at most 40 characters, since it becomes a host name: "
+    "must be a DNS-1035 label of at most 40 characters, because it becomes a host name: "
     "lower-case letters, digits and '-', starting with a letter and ending with a letter or digit"
 )
 
 
 class ConditionStatus(str, Enum):
-    """Yes, no, or not known yet."""
+    """The status of a condition."""
 
     TRUE = "True"
     FALSE = "False"
@@ -33,47 +34,47 @@ class Condition(ApiModel):
     """A metav1.Condition."""
 
     type: Annotated[str, Field(max_length=316)]
-    """What is said to hold or not."""
+    """The condition's type."""
     status: ConditionStatus
     """True, False or Unknown."""
     reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
-    """A CamelCase word for scripts."""
-    message: Annotated[str, Field(max_length=32_768)]
-    """One sentence for people, with the next step."""
+    """A CamelCase reason for programs."""
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)]
+    """A sentence for people, with the next step."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When the status last changed."""
     observed_generation: int | None = None
-    """The spec's generation that this is about."""
+    """The generation of the spec that the condition is based on."""
 
 
 class PlanStatus(ApiModel):
-    """The plan in force, without its manifests."""
+    """The current plan, without its manifests."""
 
     hash: str = ""
     """Changes exactly when the running pods must change."""
     spec_digest: str = ""
-    """Digest of the part of the spec that the plan was made from."""
+    """Digest of the spec fields that the plan was made from."""
     engine: PlanEngine | None = None
     """The engine's command line and environment."""
     hardware: PlanHardware | None = None
-    """The hardware that the plan was made for."""
+    """The hardware that the plan is for."""
     settings: Annotated[list[Setting], Field(max_length=256)] = []
-    """Every setting that a rule looked at, with source and reason."""
+    """Every setting that a rule considered, with source and reason."""
     memory: PlanMemory | None = None
-    """The memory sum."""
+    """Memory of a device and a pod."""
     resources: PlanResources | None = None
-    """What one replica takes."""
+    """What one replica requires."""
     findings: Annotated[list[Finding], Field(max_length=64)] = []
-    """What a person should know."""
+    """What the user should know."""
 
 
 class PhaseTook(ApiModel):
-    """A phase of a start that is over."""
+    """A finished phase of a start."""
 
     phase: str
     """The phase."""
     seconds: int
-    """How long it took."""
+    """Its duration."""
 
 
 # Before the runtime runs: the kubelet pulls images and mounts volumes.
@@ -81,124 +82,120 @@ PULLING: Final = "Pulling"
 
 
 class Startup(ApiModel):
-    """How far the slowest pod is."""
+    """Progress of the slowest pod."""
 
     pod: str = ""
     """The pod."""
     phase: str
-    """The phase of its start: ``Pulling`` before the runtime runs, then the runtime's own."""
+    """The phase of its start: ``Pulling`` until the runtime runs, then the runtime's phase."""
     elapsed_seconds: int
-    """Seconds since it was given a node while it is pulling, else since the runtime started; in steps of 15."""
+    """Seconds since the pod was scheduled while it is pulling, else since the runtime started; in steps of 15."""
     budget_seconds: int
-    """Seconds that this may take."""
+    """Maximum seconds for the start."""
     budget_reason: Annotated[str, Field(max_length=512)] | None = None
-    """Where the budget comes from."""
-    phases: Annotated[list[PhaseTook], Field(max_length=16)] = []
-    """The phases that are over, in order."""
+    """How the budget was computed."""
+    phases: Annotated[list[PhaseTook], Field(max_length=MAX_PHASES)] = []
+    """The finished phases, in order."""
 
 
 class ImagesInTraffic(ApiModel):
-    """How often images come back, told once there were enough of them. Changes only when the traffic really does."""
+    """How often images repeat, once there are enough of them. Small changes in the traffic do not change it."""
 
     declared: str
-    """What ``spec.workload.images.reuse`` said then."""
+    """The value of ``spec.workload.images.reuse`` at that time."""
     repeated_percent: int
-    """Share of images that had come before within about an hour, in steps of 5; follows only changes of 10 or more."""
+    """Percentage of images that were sent before within about an hour, in steps of 5. It follows changes of 10 or more."""
     finding: Finding | None = None
-    """Set where the traffic contradicts what is declared."""
+    """Set if the traffic contradicts the declared reuse."""
 
 
 class Effective(ApiModel):
-    """What the running engine says it uses."""
+    """The settings that the running engine reports."""
 
     pod: str
-    """The pod that was asked."""
+    """The reporting pod."""
     agrees: bool
-    """True: every planned setting is in force, as far as the engine tells."""
-    settings: Annotated[list[dict[str, Json]], Field(max_length=256)] = []
+    """True if every planned setting that the engine reports is in force."""
+    settings: Annotated[list[dict[str, Json]], Field(max_length=MAX_LISTED)] = []
     """Settings that differ: name, planned, effective."""
-    not_told: Annotated[list[str], Field(max_length=256)] = []
-    """Planned settings of which the engine says nothing."""
-    left_alone: Annotated[list[dict[str, Json]], Field(max_length=256)] = []
-    """Settings left to the engine for which it chose something else than the plan expected: name, expected, effective."""
+    not_reported: Annotated[list[str], Field(max_length=MAX_LISTED)] = []
+    """Planned settings that the engine does not report."""
+    engine_defaults: Annotated[list[dict[str, Json]], Field(max_length=MAX_LISTED)] = []
+    """Engine defaults that differ from what the plan expected: name, expected, effective."""
     feature_pool_mib: int | None = None
-    """The true size of the pool of image features, where the engine tells it."""
+    """The actual size of the feature pool, if the engine reports it."""
     images: ImagesInTraffic | None = None
-    """How often images come back in the traffic of all pods."""
+    """How often images repeat in the traffic of all pods."""
 
 
 class Benchmark(ApiModel):
-    """What `kubectl vlm bench` measured last. TTFT: time to the first token; TPOT: time per token after it."""
+    """The last result of `kubectl vlm bench`. TTFT is the time to first token, TPOT the time per output token after it."""
 
     time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When the measurement ended."""
     plan_hash: str
-    """The plan that was measured."""
+    """The plan's hash."""
     concurrency: int
-    """Requests at once; of a curve, those with the most requests a second."""
+    """Requests in flight. For a curve, the level with the most requests per second."""
     rounds: int
-    """Rounds that count."""
+    """Measured rounds."""
     requests: int
-    """Requests of all rounds."""
+    """Requests in all rounds."""
     failures: int
-    """Those that were not answered."""
+    """Failed requests."""
     requests_per_second: float
-    """Answered requests a second, the mean over rounds."""
+    """Successful requests per second, mean over the rounds."""
     output_tokens_per_second: float
-    """Output tokens a second, the mean over rounds."""
+    """Output tokens per second, mean over the rounds."""
     ttft_p50_milliseconds: float | None = None
-    """Half of all requests had their first token by then."""
+    """Median TTFT."""
     ttft_p95_milliseconds: float | None = None
-    """95 of 100."""
+    """95th percentile of TTFT."""
     ttft_p99_milliseconds: float | None = None
-    """99 of 100."""
+    """99th percentile of TTFT."""
     tpot_p50_milliseconds: float | None = None
-    """Half of all requests took at most this for each later token."""
+    """Median TPOT."""
     tpot_p95_milliseconds: float | None = None
-    """95 of 100."""
+    """95th percentile of TPOT."""
     tpot_p99_milliseconds: float | None = None
-    """99 of 100."""
+    """99th percentile of TPOT."""
 
 
 class VLMServiceStatus(ApiModel):
-    """What the operator knows about a service."""
+    """The observed state of a service."""
 
     observed_generation: int | None = None
-    """The spec's generation that this status is about."""
-    conditions: Annotated[
-        list[Condition],
-        Field(max_length=16),
-        UniqueBy("type"),
-    ] = []
+    """The generation of the spec that the status is based on."""
+    conditions: Annotated[list[Condition], Field(max_length=16), UniqueBy("type")] = []
     """Ready, Available, Progressing, HardwareResolved, OverridesResolved, ResourceFit and others."""
     desired_replicas: int | None = None
-    """Replicas that are wanted: by spec.replicas, or by the autoscaler."""
+    """Desired replicas, from spec.replicas or the autoscaler."""
     replicas: int | None = None
-    """Replicas that exist."""
+    """Existing replicas."""
     ready_replicas: int | None = None
     """Replicas that answer requests."""
     updated_replicas: int | None = None
-    """Replicas that run the present plan."""
+    """Replicas that run the current plan."""
     available_replicas: int | None = None
-    """Replicas that have been ready for long enough."""
+    """Replicas that have been ready for long enough to count as available."""
     selector: Annotated[str, Field(max_length=1024)] | None = None
     """Label selector of the pods, for the scale subresource."""
     url: Annotated[str, Field(max_length=1024)] | None = None
-    """Where clients inside the cluster reach the OpenAI-compatible API."""
+    """URL of the OpenAI-compatible API inside the cluster."""
     plan: PlanStatus | None = None
-    """The plan in force."""
+    """The current plan."""
     model: Inspection | None = None
-    """What the operator read from the model's own files, where neither the spec nor its table of models says enough."""
+    """Facts read from the model's files, if the spec and the operator's table of models are not enough."""
     startup: Startup | None = None
-    """How far the slowest pod is, while one starts."""
+    """Progress of the slowest starting pod."""
     effective: Effective | None = None
-    """What the running engine says it uses, and where that differs from the plan."""
+    """The settings that the running engine reports, and how they differ from the plan."""
     benchmark: Benchmark | None = None
-    """What `kubectl vlm bench` measured last. The command writes it, the operator keeps it."""
+    """The last result of `kubectl vlm bench`, which writes it."""
 
 
 class VLMService(ApiModel):
-    """A vision-language model, served by SGLang on the GPUs that are there."""
+    """A vision-language model, served by SGLang on the cluster's GPUs."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -217,9 +214,9 @@ class VLMService(ApiModel):
     metadata: dict[str, Any]
     """Standard object metadata."""
     spec: VLMServiceSpec
-    """What the user wants."""
+    """The desired state."""
     status: VLMServiceStatus | None = None
-    """What the operator knows."""
+    """The observed state."""
 
     @property
     def name(self) -> str:

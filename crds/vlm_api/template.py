@@ -1,42 +1,84 @@
-"""The shape of ``spec.template``: as much of a core/v1 PodTemplateSpec as the operator itself reads.
+"""The schema of ``spec.template``: the parts of a core/v1 PodTemplateSpec that the operator reads.
 
-Everything else passes untouched and is checked by the API server when the pods are made. Null stands for "remove this
-field" in a strategic merge, so it is allowed wherever a field may be removed.
+Other fields are passed through; the API server checks them when pods are created. Null removes a field in a strategic
+merge, so it is allowed wherever a field may be removed.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from vlm_api.names import MAIN_CONTAINER
+
 Schema = dict[str, Any]
 
-TEXT: Final[Schema] = {"type": "string", "nullable": True}
-TEXTS: Final[Schema] = {"type": "array", "nullable": True, "items": {"type": "string"}}
-TEXT_MAP: Final[Schema] = {"type": "object", "nullable": True, "additionalProperties": TEXT}
+# List field -> the keys that identify an entry for the API server (`listMapKey` in k8s.io/api/core/v1/types.go). The first one
+# is required in a patch. Field names are unambiguous inside a pod template.
+LIST_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "imagePullSecrets": ("name",),
+    "resourceClaims": ("name",),
+    "claims": ("name",),
+    "schedulingGates": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "ports": ("containerPort", "protocol"),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+}
+KEY_DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
+
+# Bounds far above what pods have; the whole spec has one of its own, ``spec.MAX_SPEC_BYTES``.
+MAX_TEXT_LENGTH: Final = 131_072
+MAX_NAME_LENGTH: Final = 4096
+MAX_ENTRIES: Final = 256
+MAX_WORDS: Final = 1024
+MAX_VARIABLES: Final = 4096
+
+TEXT: Final[Schema] = {"type": "string", "nullable": True, "maxLength": MAX_TEXT_LENGTH}
+TEXTS: Final[Schema] = {
+    "type": "array",
+    "nullable": True,
+    "maxItems": MAX_WORDS,
+    "items": {"type": "string", "maxLength": MAX_TEXT_LENGTH},
+}
+TEXT_MAP: Final[Schema] = {
+    "type": "object",
+    "nullable": True,
+    "maxProperties": MAX_ENTRIES,
+    "additionalProperties": TEXT,
+}
 
 
 def _object(*required: str, **properties: Schema) -> Schema:
-    """A map that must have some fields, and whose other fields are free."""
+    """A map with some required fields and any others."""
     schema: Schema = {"type": "object", "nullable": True, "x-kubernetes-preserve-unknown-fields": True}
     if properties:
         schema["properties"] = properties
     return schema | ({"required": list(required)} if required else {})
 
 
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "nullable": True, "items": {k: v for k, v in items.items() if k != "nullable"}}
+def _list(items: Schema, most: int = MAX_ENTRIES) -> Schema:
+    return {
+        "type": "array",
+        "nullable": True,
+        "maxItems": most,
+        "items": {k: v for k, v in items.items() if k != "nullable"},
+    }
 
 
 def _by_name(items: Schema) -> Schema:
-    """A list whose items have a name each, which the API server and the merge tell them apart by."""
+    """A list whose items are identified by name, in the API server and in the merge."""
     return _list(items) | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
-NAME: Final[Schema] = {"type": "string"}
+NAME: Final[Schema] = {"type": "string", "maxLength": MAX_NAME_LENGTH}
 _CONTAINERS = _by_name(
     _object(
         "name",
@@ -44,7 +86,7 @@ _CONTAINERS = _by_name(
         image=TEXT,
         command=TEXTS,
         args=TEXTS,
-        env=_list(_object("name", name=NAME, value=TEXT, valueFrom=_object())),
+        env=_list(_object("name", name=NAME, value=TEXT, valueFrom=_object()), MAX_VARIABLES),
         resources=_object(limits=_object(), requests=_object()),
         volumeMounts=_list(_object("mountPath", mountPath=NAME, name=TEXT)),
         ports=_list(_object()),
@@ -68,7 +110,7 @@ _SPEC = _object(
     imagePullSecrets=_list(_object("name", name=NAME)),
     securityContext=_object(),
 )
-# The two parts themselves cannot be removed: null leaves them out, here and in the API server.
+# metadata and spec cannot be removed: null means unset, here and in the API server.
 POD_TEMPLATE: Final[Schema] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
@@ -85,61 +127,68 @@ _WORDS: Final = {
 }
 
 
-# More than any field of a pod has, and less than what pydantic can write out again.
-MOST_LEVELS: Final = 64
+# Deeper than any pod, and less than what pydantic can serialize.
+MAX_LEVELS: Final = 64
 
 
 def levels(value: Any) -> int:
-    """How deep a JSON value is nested, counted up to MOST_LEVELS + 1."""
-    found, below = 0, [value]
-    while below and found <= MOST_LEVELS:
-        found += 1
+    """The depth of a JSON value, counted up to MAX_LEVELS + 1."""
+    depth, below = 0, [value]
+    while below and depth <= MAX_LEVELS:
+        depth += 1
         parts = [each.values() if isinstance(each, dict) else each for each in below if isinstance(each, dict | list)]
         below = [part for each in parts for part in each]
-    return found
+    return depth
 
 
-def misshapen(value: Any, schema: Schema, path: str = "") -> tuple[str, str] | None:
-    """Where a value is not shaped as the schema says, and what it must be; None where it is."""
+# Keyword of the schema -> what it counts.
+_BOUNDS: Final = {"maxLength": "characters", "maxItems": "entries", "maxProperties": "entries"}
+
+
+def schema_error(value: Any, schema: Schema, path: str = "") -> tuple[str, str] | None:
+    """The path of the first value that does not match the schema, and what it must be; None if all match."""
     if value is None:
         return None if schema.get("nullable") else (path, _WORDS[schema["type"]][1])
     wanted, sentence = _WORDS[schema["type"]]
     if not isinstance(value, wanted):
         return path, sentence
+    for bound, what in _BOUNDS.items():
+        if len(value) > schema.get(bound, len(value)):
+            return path, f"has {len(value)} {what}, but must have at most {schema[bound]}"
+    if isinstance(value, str):
+        return None
     if isinstance(value, list):
-        below = [(f"{path}[{i}]", each, schema["items"]) for i, each in enumerate(value)]
-        found = next((found for each in below if (found := misshapen(each[1], each[2], each[0])) is not None), None)
-        return found or (_twice(value, path) if "x-kubernetes-list-map-keys" in schema else None)
-    if isinstance(value, dict):
-        for field in schema.get("required", []):
-            if value.get(field) is None:
-                return f"{path}.{field}", "is required: give it a value"
-        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
-        below = [(f"{path}.{k}", v, s) for k, v in value.items() if (s := fields.get(k, others)) is not None]
-    else:
-        below = []
-    return next((found for each in below if (found := misshapen(each[1], each[2], each[0])) is not None), None)
+        for i, each in enumerate(value):
+            if (error := schema_error(each, schema["items"], f"{path}[{i}]")) is not None:
+                return error
+        return _duplicate_name(value, path) if "x-kubernetes-list-map-keys" in schema else None
+    for field in schema.get("required", []):
+        if value.get(field) is None:
+            return f"{path}.{field}", "is required: set it"
+    fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for key, each in value.items():
+        below = fields.get(key, others)
+        if below is not None and (error := schema_error(each, below, f"{path}.{key}")) is not None:
+            return error
+    return None
 
 
-def _twice(items: list[dict[str, Any]], path: str) -> tuple[str, str] | None:
-    names = [item["name"] for item in items]
-    return next(
-        (
-            (f"{path}[{i}]", f'is the second with the name "{name}": keep one of them')
-            for i, name in enumerate(names)
-            if name in names[:i]
-        ),
-        None,
-    )
+def _duplicate_name(items: list[dict[str, Any]], path: str) -> tuple[str, str] | None:
+    seen: set[str] = set()
+    for i, name in enumerate(item["name"] for item in items):
+        if name in seen:
+            return f"{path}[{i}]", f'duplicate name "{name}": keep one of them'
+        seen.add(name)
+    return None
 
 
-def _shared(template: dict[str, Any]) -> tuple[str, str] | None:
-    """A container and an init container of one name, which no pod may have. The schema cannot say it cheaply enough."""
+def _shared_name(template: dict[str, Any]) -> tuple[str, str] | None:
+    """A container and an init container with the same name. As a CEL rule this would cost too much."""
     spec = template.get("spec") or {}
     names = {each["name"] for each in spec.get("containers") or []}
     return next(
         (
-            (f".spec.initContainers[{i}]", f'has the name "{each["name"]}" of a container: give it another one')
+            (f".spec.initContainers[{i}]", f'has the same name "{each["name"]}" as a container: rename one of them')
             for i, each in enumerate(spec.get("initContainers") or [])
             if each["name"] in names
         ),
@@ -149,14 +198,14 @@ def _shared(template: dict[str, Any]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class _PodTemplateShape:
-    """Both enforcers: the CRD gets the schema, and the types check against it."""
+    """The CRD contains the schema; the types check against it."""
 
     def _check(self, value: dict[str, Any]) -> dict[str, Any]:
         value = {part: each for part, each in value.items() if each is not None}
-        if levels(value) > MOST_LEVELS:
-            raise PydanticCustomError("rule", f"is nested more than {MOST_LEVELS} levels deep, which no pod needs")
-        if (found := misshapen(value, POD_TEMPLATE) or _shared(value)) is not None:
-            raise PydanticCustomError("rule", "{text}", {"text": found[1], "field": found[0].removeprefix(".")})
+        if levels(value) > MAX_LEVELS:
+            raise PydanticCustomError("rule", f"is nested more than {MAX_LEVELS} levels deep: remove levels")
+        if (error := schema_error(value, POD_TEMPLATE) or _shared_name(value)) is not None:
+            raise PydanticCustomError("rule", "{text}", {"text": error[1], "field": error[0].removeprefix(".")})
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -167,3 +216,9 @@ class _PodTemplateShape:
 
 
 PodTemplate = Annotated[dict[str, Any], _PodTemplateShape()]
+
+
+def main_container(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The engine's container in ``spec.template``; empty if the user wrote none."""
+    containers: list[Mapping[str, Any]] = (template.get("spec") or {}).get("containers") or []
+    return next((container for container in containers if container["name"] == MAIN_CONTAINER), {})

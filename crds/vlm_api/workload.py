@@ -1,6 +1,4 @@
-"""What the traffic is like: ``spec.workload``, which sizes everything."""
-
-from __future__ import annotations
+"""``spec.workload``: the expected traffic, which all sizes are computed from."""
 
 from enum import Enum
 from typing import Annotated, ClassVar
@@ -24,7 +22,7 @@ class Images(ApiModel):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="has(self.width) == has(self.height)",
-            message="width and height go together: give both or neither",
+            message="width and height must be set together: set both or neither",
             holds=lambda s: (s.width is None) == (s.height is None),
             field="width",
         ),
@@ -33,26 +31,26 @@ class Images(ApiModel):
     per_request: Annotated[int, between(1, 256)] = 1
     """Images in one request."""
     width: Annotated[int, between(1, 65_536)] | None = None
-    """Width in pixels, before the model's own resizing."""
+    """Width in pixels, before the model resizes it."""
     height: Annotated[int, between(1, 65_536)] | None = None
-    """Height in pixels, before the model's own resizing."""
+    """Height in pixels, before the model resizes it."""
     reuse: Reuse = Reuse.UNKNOWN
-    """``SingleUse``: each image is seen once. ``Repeated``: the same image comes back, so caches pay. ``Unknown`` is
-    planned like ``SingleUse``, as the engine itself assumes."""
+    """``SingleUse``: each image is sent once. ``Repeated``: the same images are sent again, so caches help. ``Unknown`` is
+    planned like ``SingleUse``, as the engine assumes."""
     enforce: StrictBool = False
-    """True: the engine refuses requests with more or larger images than declared here."""
+    """If true, the engine rejects requests with more or larger images than declared here."""
 
 
 class Workload(ApiModel):
-    """What the traffic is like. This is what sizes everything."""
+    """The expected traffic. All sizes are computed from it."""
 
     concurrency: Annotated[int, between(1, 65_536)] | None = None
-    """Requests in flight per replica. Unset: left to the engine."""
+    """Requests in flight per replica. If unset, the engine decides."""
     input_tokens: Annotated[int, between(1, 16_777_216)] | None = None
-    """Text tokens in a typical prompt, without the images. Unset: 1,024 in the memory sum."""
+    """Text tokens in a typical prompt, without images. If unset, the memory estimate uses 1,024."""
     output_tokens: Annotated[int, between(1, 16_777_216)] | None = None
-    """Tokens in a typical answer. Unset: 256 in the memory sum."""
+    """Tokens in a typical response. If unset, the memory estimate uses 256."""
     max_request_seconds: Annotated[int, between(1, 86_400)] = 300
-    """The longest a request may run, in seconds. A pod that is told to stop waits this long for its last answer."""
+    """Maximum duration of a request, in seconds. A terminating pod waits this long for running requests."""
     images: Images = Images()
     """The images of a typical request."""

@@ -1,7 +1,5 @@
 """``vlm-operator``: the command line of the operator."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -13,16 +11,17 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
 
-from vlm_operator.controller.app import LEASE_NAME, App, LeaseLost, Options
-from vlm_operator.controller.services import WatchFailed
+from vlm_operator.controller.run.app import LEASE_NAME, App, Options
+from vlm_operator.controller.run.services import WatchFailed
 from vlm_operator.errors import InvalidInput
-from vlm_operator.families import families
 from vlm_operator.kube.client import ApiError
-from vlm_operator.site import site
+from vlm_operator.kube.lease import LeaseLost
+from vlm_operator.manifests.network.site import parse_site
+from vlm_operator.sglang.profiles.load import families
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the operator. Exit codes: 0 stopped by a signal, 1 cannot go on (restart it), 2 wrong options."""
+    """Runs the operator. Exit codes: 0 stopped by a signal, 1 cannot continue (restart it), 2 wrong options."""
     chosen = _parser().parse_args(arguments)
     _log_to_stderr(chosen.log_level, chosen.log_format)
     if not chosen.runtime_image:
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         known = families(chosen.profiles)
-        networks = site(chosen.network_policies == "true", chosen.extra_egress)
+        networks = parse_site(chosen.network_policies == "true", chosen.extra_egress)
     except InvalidInput as error:
         print(f"vlm-operator: {error}", file=sys.stderr)
         return 2
@@ -52,8 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ApiError, LeaseLost, WatchFailed, OSError) as error:
         logging.getLogger("vlm_operator").error("stopping: %s", error)
         return 1
-    except asyncio.CancelledError:
-        return 0
     return 0
 
 
@@ -82,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         "--profiles",
         default=os.environ.get("VLM_OPERATOR_PROFILES", ""),
         metavar="FOLDER",
-        help="YAML files of model families with measured sets of values, beside those that are shipped "
+        help="YAML files of model families with measured sets of values, in addition to those included "
         "(default: VLM_OPERATOR_PROFILES)",
     )
     parser.add_argument(
@@ -95,27 +92,27 @@ def _parser() -> argparse.ArgumentParser:
         "--extra-egress",
         default=os.environ.get("VLM_OPERATOR_EXTRA_EGRESS", ""),
         metavar="JSON",
-        help="a list of egress rules that every service's NetworkPolicy gets besides (default: VLM_OPERATOR_EXTRA_EGRESS)",
+        help="a list of egress rules added to every service's NetworkPolicy (default: VLM_OPERATOR_EXTRA_EGRESS)",
     )
     parser.add_argument(
         "--metrics-address",
         default=":8080",
         type=_address,
         metavar="[HOST]:PORT",
-        help="where /healthz, /readyz and /metrics are served (default: %(default)s)",
+        help="the address of /healthz, /readyz and /metrics (default: %(default)s)",
     )
     parser.add_argument(
         "--no-leader-election",
         dest="leader_election",
         action="store_false",
-        help="work at once, without the lease that lets one of several operators work",
+        help="work at once, without the lease with which one of several operators works",
     )
     parser.add_argument(
         "--lease-name",
         default=os.environ.get("VLM_OPERATOR_LEASE_NAME") or LEASE_NAME,
         type=_object_name,
         metavar="NAME",
-        help="the Lease, in the operator's own namespace, by which operators of the same namespaces agree who works "
+        help="the Lease in the operator's own namespace; of operators with the same Lease one works "
         f"(default: VLM_OPERATOR_LEASE_NAME, else {LEASE_NAME})",
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
@@ -134,7 +131,7 @@ def _object_name(text: str) -> str:
     part = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
     if len(text) > 253 or re.fullmatch(rf"{part}(\.{part})*", text) is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no name of an object: lower-case letters, digits, '-' and '.', such as {LEASE_NAME}"
+            f"{text!r} is not an object name: use lower-case letters, digits, '-' and '.', such as {LEASE_NAME}"
         )
     return text
 
@@ -144,18 +141,18 @@ def _namespaces_of_environment() -> list[str]:
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = {
+        line = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return json.dumps(said)
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 def _log_to_stderr(level: str, style: str) -> None:
@@ -163,8 +160,8 @@ def _log_to_stderr(level: str, style: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_JsonFormatter() if style == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # kopf tells of every event at the level info, and its notes on a restricted mode are our wish.
-    logging.getLogger("kopf").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+    # kopf logs each retry and a traceback of each failure; the operator reports both itself, in one line.
+    logging.getLogger("kopf").setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 

@@ -1,25 +1,24 @@
-"""Files of YAML or JSON -> JSON values, read as kubectl reads them, and refused where a value would be lost."""
-
-from __future__ import annotations
+"""YAML and JSON files -> JSON values, parsed like kubectl; refused if a value would be lost."""
 
 import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import yaml
 
 from vlm_operator.errors import InvalidInput
 
 Document = dict[str, Any]
+DUPLICATE_KEY: Final = 'duplicate key "{}": keep one of them'
 
 
 def read_documents(file: str) -> list[Document]:
-    """Every object in a file (``-``: standard input), in order; the items of a List one by one.
+    """Every object in a file (``-``: standard input), in order. A List counts as its items.
 
-    Raises InvalidInput, with the file and the place in it, for what is not YAML, JSON or a Kubernetes object.
+    Raises InvalidInput with file and position for anything but Kubernetes objects in YAML or JSON.
     """
     name = _name(file)
     values = read_values(file)
@@ -33,7 +32,7 @@ def read_documents(file: str) -> list[Document]:
 
 
 def read_values(file: str) -> list[Any]:
-    """Every document in a file, whatever it holds. Raises InvalidInput for what is neither YAML nor JSON."""
+    """Every document in a file. Raises InvalidInput if it is neither YAML nor JSON."""
     name = _name(file)
     return [value for value in _parse(_read(file, name), name) if value is not None]
 
@@ -46,11 +45,11 @@ def _read(file: str, name: str) -> str:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise InvalidInput(name, f"cannot be read: {error.strerror or error}") from error
+        raise InvalidInput(name, f"cannot read it: {error.strerror or error}") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput(name, f"is not text in UTF-8 (byte {error.start + 1}): save it as UTF-8") from error
+        raise InvalidInput(name, f"is not UTF-8 (byte {error.start + 1}): save it as UTF-8") from error
 
 
 def _parse(text: str, name: str) -> list[Any]:
@@ -60,16 +59,14 @@ def _parse(text: str, name: str) -> list[Any]:
                 return [json.loads(text, object_pairs_hook=_unique)]
             except json.JSONDecodeError:  # YAML's own braces, or several documents
                 pass
-        # What YAML knows and JSON does not (NaN, sets, bytes, a value inside itself) must not get further.
+        # Refuse what only YAML has: NaN, sets, bytes, recursive values.
         return [json.loads(json.dumps(each, allow_nan=False)) for each in yaml.load_all(text, Loader=_Loader)]
     except yaml.YAMLError as error:
         raise InvalidInput(name, _yaml_sentence(error)) from error
     except RecursionError as error:
         raise InvalidInput(name, "is nested too deeply for a manifest") from error
     except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidInput(
-            name, f"has a value that JSON does not know ({error}): write it as text, in quotes"
-        ) from error
+        raise InvalidInput(name, f"has a value that JSON does not support ({error}): put it in quotes") from error
 
 
 def _yaml_sentence(error: yaml.YAMLError) -> str:
@@ -81,7 +78,7 @@ def _yaml_sentence(error: yaml.YAMLError) -> str:
 
 
 def _objects(value: Any, place: str) -> Iterator[Document]:
-    """A document as it is, or the items of a List, which may leave their kind to it (``NodeList``)."""
+    """The document itself, or the items of a List. Items of a typed list (``NodeList``) inherit its kind."""
     if not isinstance(value, dict):
         raise InvalidInput(place, "is not a Kubernetes object: give it apiVersion, kind, metadata and spec")
     kind = value.get("kind")
@@ -99,17 +96,17 @@ def _objects(value: Any, place: str) -> Iterator[Document]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON objects: a key that is there twice is an error, as in YAML."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise yaml.YAMLError(f'the key "{twice}" is there twice: keep one of them')
+    """A JSON object. A duplicate key is an error, as in YAML."""
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise yaml.YAMLError(DUPLICATE_KEY.format(key))
+        result[key] = value
     return result
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as kubectl reads it: no dates, no numbers to the base of 60, 2.0 is 2, and no key twice."""
+    """YAML as kubectl reads it: no dates, no sexagesimal numbers, 2.0 is 2, and no duplicate keys."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
         first: [(tag, form) for tag, form in resolvers if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
@@ -117,14 +114,12 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f'the key "{key.value}" is there twice: keep one of them', problem_mark=key.start_mark
-                    )
-                seen.add(key.value)
+                if key.value in keys:
+                    raise yaml.MarkedYAMLError(problem=DUPLICATE_KEY.format(key.value), problem_mark=key.start_mark)
+                keys.add(key.value)
         return super().construct_mapping(node, deep=deep)  # type: ignore[no-any-return]
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:

@@ -1,10 +1,8 @@
-"""Puts the runtime beside an engine that knows nothing of it: ``python3 -m vlm_runtime.install DEST``.
+"""Copies the runtime beside an unchanged engine: ``python3 -m vlm_runtime.install DEST``.
 
-Runs as an init container of the operator's image and writes into a volume that the engine's container mounts. The
-distribution's metadata goes along, because SGLang finds plugins by their entry points.
+Runs as an init container of the operator's image and writes into a volume that the engine's container mounts. Copies the
+distribution's metadata too, because SGLang finds plugins by their entry points.
 """
-
-from __future__ import annotations
 
 import shutil
 import sys
@@ -23,7 +21,7 @@ import os
 import signal
 import sys
 
-# The kernel ignores SIGTERM for PID 1 unless there is a handler: until the runtime has its own, just end.
+# The kernel ignores SIGTERM for PID 1 without a handler: until the runtime has its own, just end.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -35,9 +33,9 @@ sys.exit(main())
 
 
 def install(dest: Path) -> None:
-    """Fills ``dest`` with ``lib/`` (packages and metadata) and ``start.py``; what an earlier run left is replaced.
+    """Fills ``dest`` with ``lib/`` (packages and metadata) and ``start.py``; replaces those of an earlier run.
 
-    Raises OSError where ``dest`` cannot be written.
+    Raises OSError if ``dest`` cannot be written.
     """
     lib = dest / "lib"
     if lib.exists():
@@ -64,7 +62,7 @@ def _package_folder(package: str) -> Path:
 
 
 def _metadata_files(meta: Distribution) -> list[Path]:
-    # RECORD and direct_url.json stay behind: they would tell of files that are not there.
+    # Without RECORD and direct_url.json: they would list files that do not exist there.
     return [
         Path(str(meta.locate_file(file)))
         for file in meta.files or ()
@@ -73,14 +71,14 @@ def _metadata_files(meta: Distribution) -> list[Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copies content, and makes it readable for whatever user the engine runs as."""
+    """Copies the content, readable for any user that the engine runs as."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(0o644)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command: one argument, the folder to fill. Exit code 2 with one sentence where that cannot be done."""
+    """The command: one argument, the folder to fill. Exit code 2 with one sentence if that fails."""
     args = sys.argv[1:] if argv is None else argv
     if len(args) != 1:
         print("usage: python3 -m vlm_runtime.install DEST", file=sys.stderr)

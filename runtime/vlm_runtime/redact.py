@@ -1,6 +1,4 @@
-"""Keeps secrets out of everything that the runtime writes: the log, the termination message, the report."""
-
-from __future__ import annotations
+"""Masks secrets in everything that the runtime writes: the log, the termination message, the report."""
 
 import json
 import re
@@ -15,7 +13,7 @@ MASK: Final = "[redacted]"
 _SECRET_NAME: Final = re.compile(
     r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(^|_)(PASS|PAT)|_PWD)$", re.IGNORECASE
 )
-# Shorter values (``SOME_CACHE_KEY=0``) are no secrets, and masking them would spoil ordinary text.
+# Shorter values (``SOME_CACHE_KEY=0``) are not secrets, and masking them would garble ordinary text.
 _SHORTEST_SECRET: Final = 8
 
 # What SGLang prints by itself: server_args={...}, its command line, /server_info, and headers in debug logs.
@@ -25,10 +23,10 @@ _FIELD: Final = re.compile(
 _FLAG: Final = re.compile(r"""(--(?:admin-)?api-key|--ssl-keyfile-password)(\s+|=|['"],\s*['"])([^\s'"]+)""")
 _BEARER: Final = re.compile(r"\b([Bb]earer\s+)([^\s'\"]+)")
 _HF_TOKEN: Final = re.compile(r"\bhf_[A-Za-z0-9]{20,}\b")
-# A proxy or a store that is reached with a name and a password.
+# A proxy or a store with a user name and a password.
 _URL_PASSWORD: Final = re.compile(r"(\w://[^\s/:@'\"]*:)([^\s/@'\"]+)(@)")
-# Signatures and keys of an image's address, by which whoever reads the log could fetch it as well. HTML and some JSON
-# write the ampersand in longer words.
+# Signatures and keys in an image's URL: whoever reads the log could fetch the image. HTML and some JSON escape the
+# ampersand.
 _URL_SIGNATURE: Final = re.compile(
     r"((?:[?&]|&amp;|\\u0026)[A-Za-z0-9_.%-]*(?:sig|signature|token|secret|credential|password|key|key-id|keyid)=)([^\s&'\"<>|)]+)",
     re.IGNORECASE,
@@ -37,16 +35,16 @@ _EMPTY: Final = frozenset({"None", "null", "''", '""'})
 
 
 class Redactor:
-    """Replaces known secret values, and what looks like one, by ``[redacted]``."""
+    """Replaces known secrets, and what looks like one, by ``[redacted]``."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         spellings = {spelling for secret in secrets if secret for spelling in _spellings(secret)}
-        # The longest first, so that a secret that contains another one goes as a whole.
+        # The longest first, so that a secret that contains another one is masked as a whole.
         known = "|".join(re.escape(s) for s in sorted(spellings, key=lambda s: (-len(s), s)))
         self._known = re.compile(known) if known else None
 
     def __call__(self, text: str) -> str:
-        """The text without secrets. May hold many lines."""
+        """The text, of any number of lines, without secrets."""
         if self._known is not None:
             text = self._known.sub(MASK, text)
         text = _FIELD.sub(_mask_field, text)
@@ -65,7 +63,7 @@ def secrets_in(env: Mapping[str, str]) -> list[str]:
 
 
 def _spellings(secret: str) -> set[str]:
-    """The value, and each of its lines, as they stand in plain text, JSON, Python's repr and a URL."""
+    """The value and each of its lines, as in plain text, JSON, Python's repr and a URL."""
     lines = {line.strip() for line in secret.splitlines()}
     plain = {secret, secret.strip(), *(line for line in lines if len(line) >= _SHORTEST_SECRET)} - {""}
     return {

@@ -6,18 +6,20 @@
 * ``namespace``: the name of a fresh namespace, whose services go when the test ends.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
+import os
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from apiserver.operating import Operator, World, add_node
 
 from minicluster.local import ApiServer, apiserver
 from minicluster.paths import tool
@@ -83,3 +85,55 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     # What a test leaves would keep the operators of later tests busy, and be counted as theirs.
     if kubectl("get", "vlms", "-n", name, "-o", "name"):
         kubectl("delete", "vlms", "--all", "-n", name)
+
+
+@pytest.fixture(scope="module")
+def operator(
+    request: pytest.FixtureRequest, api_server: ApiServer, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """One operator for a module, with its ``OPTIONS``, beside H100 nodes with the names in its ``NODES``."""
+    nodes = getattr(request.module, "NODES", ())
+    for name in nodes:
+        add_node(kubectl, name, "h100")
+    log = tmp_path_factory.mktemp("operator") / "log"
+    started = Operator(api_server.kubeconfig, log, *getattr(request.module, "OPTIONS", ())).start()
+    yield started
+    assert started.stop() == 0, started.said()
+    assert "Traceback" not in started.said()
+    for name in nodes:
+        kubectl("delete", "node", name)
+
+
+@pytest.fixture
+def world(kubectl: Kubectl, namespace: str) -> World:
+    return World(kubectl, namespace)
+
+
+@pytest.fixture
+def start(api_server: ApiServer, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
+    """Starts operators for the test's own namespace, and ends them."""
+    operators: list[Operator] = []
+
+    def starting(*options: str, kubeconfig: Path = api_server.kubeconfig, until: str = "watching") -> Operator:
+        log = tmp_path / f"operator-{len(operators)}.log"
+        operators.append(Operator(kubeconfig, log, "--namespace", namespace, *options, namespace=namespace))
+        return operators[-1].start(until)
+
+    yield starting
+    for operator in operators:
+        if operator.running:
+            operator.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def vlm(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``vlm("plan", ...)`` in a namespace of the test's own."""
+    search = os.pathsep.join([str(Path(sys.executable).parent), str(tool("kubectl").parent), os.environ["PATH"]])
+    ours = {"PATH": search, "KUBECONFIG": str(kubectl.kubeconfig), "NO_COLOR": "1", "COLUMNS": "140"}
+
+    def run(*arguments: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
+        command = [str(tool("kubectl")), "vlm", *arguments, "--namespace", namespace]
+        text = None if stdin is None else json.dumps(stdin)
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, env=os.environ | ours)
+
+    return run

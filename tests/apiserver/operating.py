@@ -50,14 +50,12 @@ class Operator:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Sends a signal and returns the exit code."""
-        assert self._process is not None
         self._process.send_signal(number)
         return self._process.wait(20)
 
     @property
     def pid(self) -> int:
         """Its process."""
-        assert self._process is not None
         return self._process.pid
 
     @property
@@ -125,6 +123,11 @@ class World:
         manifest = {"apiVersion": "vlmserve.dev/v1alpha1", "kind": "VLMService", "metadata": {"name": name}}
         text = self("apply", "--server-side", "-o", "json", "-f", "-", stdin={**manifest, "spec": spec})
         return dict(json.loads(text))
+
+    def starts(self, name: str = "vlm", **spec: Any) -> None:
+        """Applies a VLMService with traffic and waits for its first pods."""
+        self.apply(name, **({"workload": TRAFFIC} | spec))
+        self.wait_for("False", "Starting", name=name)
 
     def patch(self, patch: dict[str, Any], name: str = "vlm") -> None:
         """Merges a patch into a VLMService, sooner than kubectl would."""
@@ -250,6 +253,7 @@ def reader(kubeconfig: Path) -> httpx.Client:
     return httpx.Client(base_url=server, verify=context, timeout=10)
 
 
+TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 QWEN = {
     "uri": "hf://Qwen/Qwen3-VL-8B-Instruct",
     "architecture": "Qwen3VLForConditionalGeneration",

@@ -1,39 +1,24 @@
-"""The operator asks a pod's runtime what its engine uses, and says what came of it. The engine's part is played."""
-
-from __future__ import annotations
+"""The operator reads a pod's report and reports what differs from the plan. The engine is simulated."""
 
 import json
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
-from apiserver.operating import Operator, World, add_node, eventually
+from apiserver.operating import World, eventually
 
 from vlm_api.names import RUNTIME_PORT
-from vlm_api.report import EffectiveSetting, FeaturePool, LeftSetting
-from vlm_runtime.effective import Comparison
-from vlm_runtime.state import RuntimeState
+from vlm_api.report import EffectiveSetting, EngineDefault, FeaturePool
+from vlm_runtime.report.state import RuntimeState
+from vlm_runtime.sglang.effective import Comparison
 
 # A loopback address of its own: the operator asks pods on a port that is part of the API.
 ADDRESS = "127.83.64.17"
 SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def operator(api_server: Any, kubectl: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    add_node(kubectl, "hopper", "h100")
-    started = Operator(api_server.kubeconfig, tmp_path_factory.mktemp("operator") / "log").start()
-    yield started
-    assert started.stop() == 0, started.said()
-    kubectl("delete", "node", "hopper")
-
-
-@pytest.fixture
-def world(operator: Operator, kubectl: Any, namespace: str) -> World:
-    return World(kubectl, namespace)
+NODES = ("hopper",)
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 class Runtime:
@@ -64,10 +49,10 @@ class Runtime:
     def serves(self, *, interval: int) -> None:
         """The engine was asked, and uses this ``prefill_decode_interval``."""
         used = EffectiveSetting(name="prefill_decode_interval", planned=22, effective=interval, agrees=interval == 22)
-        left = LeftSetting(name="attention_backend", expected="fa3", effective="flashinfer", agrees=False)
-        self.state.saw_pool(FeaturePool(planned_bytes=3072 << 20, size_bytes=3072 << 20))
-        self.state.compared(Comparison("0.5.23", [used], ["SOME_VARIABLE"], [left]))
-        self.state.became_ready(0.5)
+        left = EngineDefault(name="attention_backend", expected="fa3", effective="flashinfer", agrees=False)
+        self.state.set_feature_pool(FeaturePool(planned_bytes=3072 << 20, size_bytes=3072 << 20))
+        self.state.set_comparison(Comparison("1.2.3", [used], ["SOME_VARIABLE"], [left]))
+        self.state.set_ready(0.5)
 
 
 @pytest.fixture
@@ -99,7 +84,7 @@ def events(world: World, reason: str) -> list[tuple[str, str]]:
     return [(e["type"], e["note"]) for e in found if e["reason"] == reason]
 
 
-def test_a_setting_that_the_engine_ignores_is_told_with_both_values_until_it_is_in_force(
+def test_a_setting_that_the_engine_ignores_is_reported_with_both_values_until_it_is_in_force(
     world: World, runtime: Runtime
 ) -> None:
     world.apply(workload={"concurrency": 400, "images": {"width": 512, "height": 512}})
@@ -122,7 +107,7 @@ def test_a_setting_that_the_engine_ignores_is_told_with_both_values_until_it_is_
         seconds=SECONDS,
     )
     assert time.monotonic() - ready < SECONDS
-    told = "pod vlm-0: prefill_decode_interval is 0 and not 22. "
+    told = "pod vlm-0: prefill_decode_interval is 0 instead of 22. "
     assert world.condition("OverridesEffective")[2].startswith(told)
     assert world.wait_for("False", "EngineIgnoredSetting").startswith(told)
     status = world.get("vlms")["status"]
@@ -131,8 +116,8 @@ def test_a_setting_that_the_engine_ignores_is_told_with_both_values_until_it_is_
         "pod": "vlm-0",
         "agrees": False,
         "settings": [{"name": "prefill_decode_interval", "planned": 22, "effective": 0}],
-        "notTold": ["SOME_VARIABLE"],
-        "leftAlone": [{"name": "attention_backend", "expected": "fa3", "effective": "flashinfer"}],
+        "notReported": ["SOME_VARIABLE"],
+        "engineDefaults": [{"name": "attention_backend", "expected": "fa3", "effective": "flashinfer"}],
         "featurePoolMiB": 3072,
     }
     ((kind, note),) = eventually(lambda: events(world, "EngineIgnoredSetting"), seconds=SECONDS)
@@ -144,6 +129,6 @@ def test_a_setting_that_the_engine_ignores_is_told_with_both_values_until_it_is_
     eventually(lambda: world.condition("OverridesEffective")[:2] == ("True", "InForce"), seconds=SECONDS)
     world.wait_for("True", "Serving")
     assert world.get("vlms")["status"]["effective"]["settings"] == []
-    note = "1 pod uses every planned setting; not told by the engine: SOME_VARIABLE"
+    note = "1 pod uses every planned setting; not reported by the engine: SOME_VARIABLE"
     assert eventually(lambda: events(world, "InForce"), seconds=SECONDS) == [("Normal", note)]
     assert len(events(world, "EngineIgnoredSetting")) == 1

@@ -1,16 +1,14 @@
 """Replicas that take several nodes, with the real kind LeaderWorkerSet (its controller does not run here)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apiserver.operating import QWEN, SOON_SECONDS, Operator, World, add_node, eventually, settled_writes
+from apiserver.operating import QWEN, SOON_SECONDS, Operator, World, eventually, settled_writes
 
 from minicluster.paths import SHARE
-from vlm_operator.controller.lasting import DEBOUNCE_SECONDS
+from vlm_operator.controller.service.observe import DEBOUNCE_SECONDS
 
 TWO_NODES: dict[str, Any] = {
     "model": {**QWEN, "uri": "hf://Qwen/Qwen3-VL-235B-A22B-Instruct", "parametersBillion": 235},
@@ -18,26 +16,21 @@ TWO_NODES: dict[str, Any] = {
     "multinode": {"nodeCount": 2},
     "workload": {"concurrency": 64},
 }
+NODES, OPTIONS = ("group-a", "group-b"), ("--no-leader-election",)
+pytestmark = pytest.mark.usefixtures("operator")
 
 
 @pytest.fixture(scope="module")
-def operator(api_server: Any, kubectl: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    kinds = ("--server-side", "-f", str(SHARE / "lws-crds.yaml"))
-    kubectl("apply", *kinds)
+def kinds(kubectl: Any) -> Iterator[None]:
+    kubectl("apply", "--server-side", "-f", str(SHARE / "lws-crds.yaml"))
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(SHARE / "lws-crds.yaml"))
-    for name in ("group-a", "group-b"):
-        add_node(kubectl, name, "h100")
-    started = Operator(api_server.kubeconfig, tmp_path_factory.mktemp("groups") / "log", "--no-leader-election").start()
-    yield started
-    assert started.stop() == 0, started.said()
-    assert "Traceback" not in started.said()
-    kubectl("delete", "node", "group-a", "group-b")
+    yield
     kubectl("delete", "--wait=false", "-f", str(SHARE / "lws-crds.yaml"))
 
 
-@pytest.fixture
-def world(operator: Operator, kubectl: Any, namespace: str) -> World:
-    return World(kubectl, namespace)
+@pytest.fixture(scope="module")
+def operator(kinds: None, operator: Operator) -> Operator:
+    return operator
 
 
 def group(world: World) -> dict[str, Any]:
@@ -67,26 +60,30 @@ def test_the_groups_numbers_are_the_services_numbers(world: World):
     assert (status["readyReplicas"], status["availableReplicas"], status["updatedReplicas"]) == (1, 1, 1)
 
 
-def test_a_group_without_pods_says_so_once_that_lasts_and_costs_no_further_write(
+def test_a_group_that_stays_without_pods_is_reported_and_costs_no_further_write(
     world: World, kubectl: Any, operator: Operator
 ):
     world.apply(**TWO_NODES)
     world.wait_for("False", "Starting")
-    told = world.wait_for("False", "PodsMissing", seconds=2 * DEBOUNCE_SECONDS + SOON_SECONDS)
-    assert "0 of 2 pods" in told
+    message = world.wait_for("False", "PodsMissing", seconds=2 * DEBOUNCE_SECONDS + SOON_SECONDS)
+    assert "0 of 2 pods" in message
     before, reconciled = settled_writes(kubectl), operator.metric("vlm_operator_reconciles_total")
     world("annotate", "leaderworkerset", "vlm-group", "somebody=else")
     eventually(lambda: operator.metric("vlm_operator_reconciles_total") > reconciled)
     assert settled_writes(kubectl) == before
 
 
-def test_what_is_edited_by_hand_in_a_group_is_mended(world: World):
+def test_groups_from_before_pools_are_replaced_once(world: World):
     world.apply(**TWO_NODES)
-    world.wait_for("False", "Starting")
-    edit = [{"op": "replace", "path": "/spec/leaderWorkerTemplate/restartPolicy", "value": "None"}]
-    world("patch", "leaderworkerset", "vlm-group", "--type=json", "-p", json.dumps(edit))
-    policy = "RecreateGroupOnPodRestart"
-    eventually(lambda: group(world)["spec"]["leaderWorkerTemplate"]["restartPolicy"] == policy)
+    before = eventually(lambda: group(world))
+    labels = {"vlmserve.dev/pool": None, "vlmserve.dev/role": None}
+    patch = {"spec": {"leaderWorkerTemplate": {"workerTemplate": {"metadata": {"labels": labels}}}}}
+    world("patch", "leaderworkerset", "vlm-group", "--type=merge", "-p", json.dumps(patch))
+    eventually(lambda: group(world)["metadata"]["uid"] != before["metadata"]["uid"])
+    template = group(world)["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    assert template["metadata"]["labels"].keys() >= labels.keys()
+    events = json.loads(world("get", "events.events.k8s.io", "-o", "json"))["items"]
+    assert [e["note"].split()[0] for e in events if e["reason"] == "WorkloadReplaced"] == ["LeaderWorkerSet/vlm-group"]
 
 
 def test_a_service_that_shrinks_to_one_node_becomes_a_deployment_and_back(world: World):
@@ -109,7 +106,7 @@ def test_autoscaling_scales_whole_groups(world: World):
     assert group(world)["spec"]["replicas"] == 2
 
 
-def test_two_services_that_want_one_name_are_told_and_the_first_is_left_alone(world: World):
+def test_two_services_with_one_name_are_reported_and_the_first_is_left_alone(world: World):
     # The controller of LeaderWorkerSets takes any Service of a group's name for the one that it would make.
     world.apply("vlm-group", workload={"concurrency": 64})
     eventually(lambda: world.exists("service", "vlm-group"))
@@ -124,7 +121,7 @@ def test_two_services_that_want_one_name_are_told_and_the_first_is_left_alone(wo
     eventually(lambda: group(world), seconds=60)
 
 
-def test_a_service_of_a_group_s_name_that_came_with_the_group_is_told(world: World):
+def test_a_service_with_a_group_s_name_that_came_after_the_group_is_reported(world: World):
     world.apply(**TWO_NODES)
     eventually(lambda: group(world))
     # No controller runs here that would have made the group's own Service by now.

@@ -1,25 +1,22 @@
 """The operator as a process: started, killed, stopped, doubled, with the chart's rights, and idle."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver.operating import IMAGE, QWEN, Operator, World, add_node, eventually, settled_writes, writes
+from apiserver.operating import IMAGE, QWEN, TRAFFIC, Operator, World, add_node, eventually, settled_writes, writes
 from chart.rendering import render_chart
 
 from minicluster import pki
 from minicluster.paths import SHARE
 
-TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 IDLE_SECONDS = 20
 ACCOUNT = "system:serviceaccount:vlm-system:vlm-operator"
 CLAIM = {
@@ -32,31 +29,9 @@ CLAIM = {
 Start = Callable[..., Operator]
 
 
-@pytest.fixture
-def start(api_server: Any, kubectl: Any, namespace: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts operators for the test's own namespace, and ends them."""
-    operators: list[Operator] = []
-
-    def starting(*options: str, kubeconfig: Path = api_server.kubeconfig, until: str = "watching") -> Operator:
-        log = tmp_path / f"operator-{len(operators)}.log"
-        operators.append(Operator(kubeconfig, log, "--namespace", namespace, *options, namespace=namespace))
-        return operators[-1].start(until)
-
-    yield starting
-    for operator in operators:
-        if operator.running:
-            operator.stop(signal.SIGKILL)
-
-
-@pytest.fixture
-def world(kubectl: Any, namespace: str) -> World:
-    return World(kubectl, namespace)
-
-
 def test_a_killed_operator_that_comes_back_writes_nothing(start: Start, world: World, kubectl: Any):
     first = start("--no-leader-election")
-    world.apply(workload=TRAFFIC, scaling={"maxReplicas": 4}, template=everything_by_default())
-    world.wait_for("False", "Starting")
+    world.starts(scaling={"maxReplicas": 4}, template=everything_by_default())
     world.serving()
     world.wait_for("True", "ReplicasAvailable", "Available")
     first.stop(signal.SIGKILL)
@@ -69,8 +44,7 @@ def test_a_killed_operator_that_comes_back_writes_nothing(start: Start, world: W
 
 def test_a_newer_operator_replaces_no_pod_until_the_spec_changes(start: Start, world: World):
     first = start("--no-leader-election")
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
+    world.starts()
     before = world.plan_hash()
     world.pod("vlm-0", node="anywhere")
     first.stop()
@@ -87,8 +61,7 @@ def test_a_newer_operator_replaces_no_pod_until_the_spec_changes(start: Start, w
 
 def test_an_unchanged_service_costs_no_write(start: Start, world: World, kubectl: Any):
     operator = start("--no-leader-election")
-    world.apply(workload=TRAFFIC, template=everything_by_default())
-    world.wait_for("False", "Starting")
+    world.starts(template=everything_by_default())
     world("annotate", "deployment", "vlm", "somebody=else")
     eventually(lambda: operator.metric("vlm_operator_reconciles_total") >= 2)
     before, reconciled = settled_writes(kubectl), operator.metric("vlm_operator_reconciles_total")
@@ -102,51 +75,19 @@ def test_an_optional_kind_that_goes_holds_up_no_service(start: Start, world: Wor
     kubectl("apply", "--server-side", "-f", kinds)
     kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", kinds)
     start("--no-leader-election")
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
+    world.starts()
     kubectl("delete", "-f", kinds)
-    world.apply("second", workload=TRAFFIC)
-    world.wait_for("False", "Starting", name="second")
+    world.starts("second")
 
 
 def test_sigterm_ends_it_cleanly_and_gives_the_lease_back(start: Start, world: World):
     operator = start()
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
+    world.starts()
     asked = time.monotonic()
     assert operator.stop() == 0
     assert time.monotonic() - asked < 5
     assert lease(world)["holderIdentity"] == ""
     assert "Traceback" not in operator.said()
-
-
-def test_operators_with_leases_of_their_own_both_work(start: Start):
-    first = start("--lease-name", "a")
-    second = start("--lease-name", "b")
-    assert [each.metric("vlm_operator_leader") for each in (first, second)] == [1, 1]
-
-
-def test_of_two_operators_one_works_and_the_other_takes_over(start: Start, world: World):
-    first = start()
-    second = start(until="standing by")
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
-    assert second.metric("vlm_operator_leader") == 0
-    assert second.metric("vlm_operator_reconciles_total") == 0
-    first.stop()
-    eventually(lambda: second.metric("vlm_operator_leader") == 1, what=second.said)
-    world("scale", "vlms/vlm", "--replicas=2")
-    eventually(lambda: world.get("deployment")["spec"]["replicas"] == 2)
-    assert lease(world)["leaseTransitions"] >= 1
-
-
-def test_an_operator_whose_lease_was_taken_ends(start: Start, world: World):
-    operator = start()
-    stolen = {"spec": {"holderIdentity": "a thief", "renewTime": "2100-01-01T00:00:00.000000Z"}}
-    world("patch", "lease", "vlm-operator", "--type=merge", "-p", json.dumps(stolen))
-    eventually(lambda: not operator.running)
-    assert operator.stop() == 1
-    assert "lease" in operator.said()
 
 
 def test_it_needs_no_more_rights_than_the_chart_gives(
@@ -182,20 +123,17 @@ def test_a_namespace_whose_rights_go_stops_no_other_and_is_served_again_when_the
     options = ("--no-leader-election", "--namespace", other.namespace)
     operator = start(*options, kubeconfig=rights)
     for each in (world, other):
-        each.apply(workload=TRAFFIC)
-        each.wait_for("False", "Starting")
+        each.starts()
     binding = json.loads(other("get", "rolebindings", "-o", "json"))["items"]
     # As with the namespace itself, of which no controller is here to take out what is in it.
     other("delete", "rolebindings", "--all")
     told = f"namespace {other.namespace} is not served until it can be read"
     eventually(lambda: told in operator.said(), seconds=60, what=operator.said)
-    world.apply("second", workload=TRAFFIC)
-    world.wait_for("False", "Starting", name="second")
+    world.starts("second")
     assert operator.said().count(told) == 1
     assert operator.stop() == 0
     operator = start(*options, kubeconfig=rights)
-    world.apply("third", workload=TRAFFIC)
-    world.wait_for("False", "Starting", name="third")
+    world.starts("third")
     for found in binding:
         metadata = {"name": found["metadata"]["name"]}
         other("create", "-f", "-", stdin={**found, "metadata": metadata})
@@ -267,3 +205,24 @@ def with_the_charts_rights(kubectl: Any, api_server: Any, world: World, folder: 
     pki.request(certificates, "operator", f"/CN={ACCOUNT}", "extendedKeyUsage=clientAuth", signed=True)
     pki.write_kubeconfig(folder / "operator.kubeconfig", certificates, "operator", api_server.url)
     return folder / "operator.kubeconfig"
+
+
+def test_a_second_replica_that_a_claim_forbids_is_told_and_not_asked_for(start: Start, world: World):
+    start("--no-leader-election")
+    world("create", "-f", "-", stdin=CLAIM)
+    model = {**QWEN, "cacheClaim": "weights"}
+    world.starts(model=model)
+    world.pod("vlm-0", node="anywhere", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    world.serving()
+    world.wait_for("True", "Serving")
+    before = world.plan_hash()
+    world.apply(model=model, workload=TRAFFIC, replicas=2, rolloutStrategy={"maxUnavailable": 2})
+    world.wait_for("False", "ClaimForOnePod")
+    assert world.condition("Available")[:2] == ("True", "ReplicasAvailable")
+    deployment = world.get("deployment")["spec"]
+    assert deployment["replicas"] == 1
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 2, "only what is forbidden is passed over"
+    world.apply(model=model, workload=TRAFFIC, replicas=1)
+    world.serving()
+    world.wait_for("True", "Serving")
+    assert world.plan_hash() == before

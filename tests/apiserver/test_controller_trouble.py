@@ -1,47 +1,22 @@
 """Trouble that a cluster has: an operator that dies, an API server that is away, many things at the same time."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from apiserver.operating import Operator, World, add_node, eventually, settled_writes
+from apiserver.operating import TRAFFIC, Operator, World, eventually
 
 from minicluster.local import apiserver
 from vlm_operator.kube.lease import LEASE_SECONDS, RETRY_SECONDS
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-TRAFFIC = {"concurrency": 400, "images": {"width": 512, "height": 512}}
 # Of the design: from the death of an operator until another works.
 FAIL_OVER_SECONDS = 15.0
-
-
-@pytest.fixture
-def world(kubectl: Any, namespace: str) -> World:
-    return World(kubectl, namespace)
-
-
-@pytest.fixture
-def start(api_server: Any, namespace: str, tmp_path: Path) -> Iterator[Any]:
-    operators: list[Operator] = []
-
-    def starting(*options: str, until: str = "watching") -> Operator:
-        log = tmp_path / f"operator-{len(operators)}.log"
-        operators.append(Operator(api_server.kubeconfig, log, "--namespace", namespace, *options, namespace=namespace))
-        return operators[-1].start(until)
-
-    yield starting
-    for operator in operators:
-        if operator.running:
-            operator.stop(signal.SIGKILL)
 
 
 def test_after_random_trouble_with_many_services_a_fresh_operator_finds_nothing_to_do(tmp_path: Path):
@@ -57,8 +32,7 @@ def test_after_random_trouble_with_many_services_a_fresh_operator_finds_nothing_
 def test_of_two_operators_the_second_works_soon_after_the_first_was_killed(start: Any, world: World):
     first = start()
     second = start(until="standing by")
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
+    world.starts()
     first.stop(signal.SIGKILL)
     killed = time.monotonic()
     world("scale", "vlms/vlm", "--replicas=2")
@@ -71,8 +45,7 @@ def test_of_two_operators_the_second_works_soon_after_the_first_was_killed(start
 def test_an_operator_that_was_stopped_for_long_writes_nothing_when_it_wakes_up(start: Any, world: World):
     first = start()
     second = start(until="standing by")
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
+    world.starts()
     os.kill(first.pid, signal.SIGSTOP)
     eventually(lambda: second.metric("vlm_operator_leader") == 1, seconds=30, what=second.said)
     before = world.versions()
@@ -84,8 +57,7 @@ def test_an_operator_that_was_stopped_for_long_writes_nothing_when_it_wakes_up(s
 
 def test_three_changes_in_a_moment_end_in_the_last(start: Any, world: World):
     start("--no-leader-election")
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
+    world.starts()
     for concurrency in (16, 32, 48):
         world.patch({"spec": {"workload": {"concurrency": concurrency}}})
     generation = world.get("vlms")["metadata"]["generation"]
@@ -95,10 +67,9 @@ def test_three_changes_in_a_moment_end_in_the_last(start: Any, world: World):
     assert settings["max_running_requests"] == 48
 
 
-def test_a_service_made_anew_under_its_name_gets_objects_of_its_own(start: Any, world: World):
+def test_a_service_created_again_under_its_name_gets_objects_of_its_own(start: Any, world: World):
     start("--no-leader-election")
-    world.apply(workload=TRAFFIC)
-    world.wait_for("False", "Starting")
+    world.starts()
     old = world.get("vlms")["metadata"]["uid"]
     world("delete", "vlms", "vlm")
     world.apply(workload=TRAFFIC)
@@ -131,21 +102,3 @@ def test_an_api_server_that_is_away_for_long_is_waited_for(tmp_path: Path):
             assert "Traceback" not in operator.said()
         finally:
             operator.stop(signal.SIGKILL)
-
-
-def test_a_timestamp_of_a_node_that_pods_run_on_writes_nothing(start: Any, world: World, kubectl: Any):
-    operator = start("--no-leader-election")
-    add_node(kubectl, "upgraded", "h100")
-    try:
-        world.apply(workload=TRAFFIC)
-        world.wait_for("True", "HardwareFound", "HardwareResolved")
-        world.pod("vlm-0", node="upgraded")
-        eventually(lambda: operator.metric("vlm_operator_queue_depth") == 0)
-        before = settled_writes(kubectl)
-        kubectl("label", "node", "upgraded", "--overwrite", "nvidia.com/gfd.timestamp=9")
-        after = settled_writes(kubectl)
-        after["nodes"] -= 1
-        assert after == before
-    finally:
-        world("delete", "pod", "vlm-0", "--force", "--grace-period=0")
-        kubectl("delete", "node", "upgraded")

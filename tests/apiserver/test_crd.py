@@ -34,11 +34,7 @@ def test_refuses_without_a_spec(kubectl: Kubectl) -> None:
 
 
 def test_the_cluster_takes_the_definition_without_a_warning(kubectl: Kubectl) -> None:
-    conditions = kubectl(
-        "get",
-        "crd/vlmservices.vlmserve.dev",
-        "-o",
-        "jsonpath={range .status.conditions[*]}{.type}={.status} {end}",
-    ).split()
+    path = "jsonpath={range .status.conditions[*]}{.type}={.status} {end}"
+    conditions = kubectl("get", "crd/vlmservices.vlmserve.dev", "-o", path).split()
     assert {"NamesAccepted=True", "Established=True"} <= set(conditions)
     assert "NonStructuralSchema=True" not in conditions

@@ -42,7 +42,7 @@ STATUS = {
     ],
     "plan": {
         "hash": "0123abcd",
-        "engine": {"version": "0.5.23", "image": "lmsysorg/sglang:v0.5.23", "args": ["--host", "0.0.0.0"]},
+        "engine": {"version": "1.2.3", "image": "lmsysorg/sglang:v1.2.3", "args": ["--host", "0.0.0.0"]},
         "hardware": {"device": "cuda", "product": "NVIDIA-H100-80GB-HBM3", "memoryMiB": 81559},
         "settings": [
             {
@@ -70,22 +70,13 @@ STATUS = {
 def vlm(kubectl: Kubectl, namespace: str) -> str:
     """A namespace with a VLMService ``vlm`` in it that has a status."""
     kubectl("create", "-n", namespace, "-f", "-", stdin=manifest(replicas=2))
-    kubectl(
-        "patch",
-        "vlms/vlm",
-        "-n",
-        namespace,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        json.dumps({"status": STATUS}),
-    )
+    patch = json.dumps({"status": STATUS})
+    kubectl("patch", "vlms/vlm", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
     return namespace
 
 
 def read(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(kubectl("get", "vlms/vlm", "-n", namespace, "-o", "json"))
-    return found
+    return json.loads(kubectl("get", "vlms/vlm", "-n", namespace, "-o", "json"))
 
 
 def table(kubectl: Kubectl, *arguments: str) -> list[dict[str, str]]:
@@ -106,13 +97,6 @@ def test_defaults_are_those_of_the_types(kubectl: Kubectl, namespace: str) -> No
     assert VLMService.model_validate(manifest(**stored)).spec == ours.model_copy(update={"replicas": 1})
 
 
-def test_defaults_fill_what_a_half_written_object_leaves_out(kubectl: Kubectl, namespace: str) -> None:
-    kubectl("create", "-n", namespace, "-f", "-", stdin=manifest(workload={"images": {"width": 512, "height": 512}}))
-    workload = read(kubectl, namespace)["spec"]["workload"]
-    assert workload["maxRequestSeconds"] == 300
-    assert workload["images"]["reuse"] == "Unknown"
-
-
 def test_settings_and_template_keep_whatever_is_in_them(kubectl: Kubectl, namespace: str) -> None:
     settings = {"prefill_decode_interval": 10, "json": {"a": [1, None, "x"]}, "fraction": 0.5, "nothing": None}
     template = {"spec": {"containers": [{"name": "main", "x-unknown": {"deep": True}}]}}
@@ -120,13 +104,6 @@ def test_settings_and_template_keep_whatever_is_in_them(kubectl: Kubectl, namesp
     spec = read(kubectl, namespace)["spec"]
     assert spec["engine"]["settings"] == settings
     assert spec["template"] == template
-
-
-def test_kubectl_scale_changes_replicas_and_the_generation(kubectl: Kubectl, vlm: str) -> None:
-    kubectl("scale", "vlms/vlm", "-n", vlm, "--replicas=3")
-    found = read(kubectl, vlm)
-    assert found["spec"]["replicas"] == 3
-    assert found["metadata"]["generation"] == 2
 
 
 def test_the_scale_subresource_says_what_an_autoscaler_needs(kubectl: Kubectl, vlm: str) -> None:
@@ -140,7 +117,7 @@ def test_scaling_is_refused_where_the_rules_refuse_it(kubectl: Kubectl, namespac
     kubectl("create", "-n", namespace, "-f", "-", stdin=manifest(scaling={"maxReplicas": 4}))
     done = kubectl.attempt("scale", "vlms/vlm", "-n", namespace, "--replicas=2")
     assert done.returncode == 1
-    assert "replicas and scaling exclude each other" in done.stderr
+    assert "replicas and scaling are mutually exclusive" in done.stderr
 
 
 def test_status_is_written_through_its_own_endpoint_only(kubectl: Kubectl, vlm: str) -> None:
@@ -158,8 +135,6 @@ def test_status_comes_back_as_it_was_written(kubectl: Kubectl, vlm: str) -> None
     found = read(kubectl, vlm)
     assert found["status"] == STATUS
     service = VLMService.model_validate(found)
-    assert service.status is not None
-    assert service.status.plan is not None
     assert service.status.plan.settings[1].expected == {"prefill": "fa3"}
 
 
@@ -187,7 +162,7 @@ def test_get_shows_the_columns_that_people_look_for(kubectl: Kubectl, vlm: str) 
 def test_wide_adds_engine_plan_and_url(kubectl: Kubectl, vlm: str) -> None:
     (row,) = table(kubectl, "get", "vlms", "-n", vlm, "-o", "wide")
     assert list(row)[-3:] == ["ENGINE", "PLAN", "URL"]
-    assert (row["ENGINE"], row["PLAN"], row["URL"]) == ("0.5.23", "0123abcd", "http://vlm.default.svc:8000/v1")
+    assert (row["ENGINE"], row["PLAN"], row["URL"]) == ("1.2.3", "0123abcd", "http://vlm.default.svc:8000/v1")
 
 
 @pytest.mark.parametrize("name", ["vlms", "vlmservice", "vlmservices", "vlm"])
@@ -197,11 +172,11 @@ def test_a_service_is_found_by_short_name_names_and_category(kubectl: Kubectl, v
 
 def test_explain_shows_what_the_types_say(kubectl: Kubectl) -> None:
     explained = " ".join(kubectl("explain", "vlms.spec.workload").split())
-    assert "What the traffic is like." in explained
-    assert "Requests in flight per replica. Unset: left to the engine." in explained
+    assert "The expected traffic." in explained
+    assert "Requests in flight per replica. If unset, the engine decides." in explained
     reuse = " ".join(kubectl("explain", "vlms.spec.workload.images.reuse").split())
     assert "ENUM: SingleUse Repeated Unknown" in reuse
-    assert "`SingleUse`: each image is seen once." in reuse
+    assert "`SingleUse`: each image is sent once." in reuse
 
 
 def test_server_side_apply_merges_variables_by_name(kubectl: Kubectl, namespace: str) -> None:

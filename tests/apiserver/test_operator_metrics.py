@@ -1,7 +1,5 @@
 """What the operator does is seen in its own metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,8 +30,8 @@ def test_a_service_leaves_its_mark_from_the_event_to_the_requests(
     eventually(lambda: operator.metric("vlm_operator_event_to_applied_seconds_count") >= 1, seconds=SECONDS)
     assert operator.metric("vlm_operator_event_to_applied_seconds_sum") > 0
     assert operator.metric("vlm_operator_reconciles_total", 'result="success"') >= 1
-    assert operator.metric("vlm_operator_api_requests_total", 'verb="apply"') >= 3
-    assert operator.metric("vlm_operator_api_request_seconds_count", 'verb="apply"') >= 3
+    assert operator.metric("vlm_operator_api_requests_total", 'verb="create"') >= 3
+    assert operator.metric("vlm_operator_api_request_seconds_count", 'verb="create"') >= 3
     eventually(
         lambda: operator.metric("vlm_operator_services", 'condition="Ready",reason="Starting"') == 1, seconds=SECONDS
     )

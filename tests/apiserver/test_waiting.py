@@ -1,7 +1,5 @@
 """What a script waits for after a change of a service that serves, as docs/first-service.md says."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

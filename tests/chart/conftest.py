@@ -1,6 +1,4 @@
-"""The chart's tests need Helm, which the cluster's build makes."""
-
-from __future__ import annotations
+"""The chart's tests need Helm and kubectl from the cluster's build."""
 
 import pytest
 

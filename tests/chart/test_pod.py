@@ -1,6 +1,4 @@
-"""The operator's own pod."""
-
-from __future__ import annotations
+"""The operator's pod."""
 
 from typing import Any
 
@@ -8,11 +6,10 @@ from chart.rendering import only, render_chart
 
 
 def pod(values: dict[str, Any] | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = only(render_chart(values), "Deployment")["spec"]["template"]["spec"]
-    return found
+    return only(render_chart(values), "Deployment")["spec"]["template"]["spec"]
 
 
-def test_only_tmp_can_be_written_and_it_is_bounded() -> None:
+def test_only_tmp_is_writable_and_has_a_size_limit() -> None:
     spec = pod()
     container = spec["containers"][0]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
@@ -20,12 +17,12 @@ def test_only_tmp_can_be_written_and_it_is_bounded() -> None:
     assert spec["volumes"][0]["emptyDir"]["sizeLimit"]
 
 
-def test_a_new_pod_is_there_before_the_old_one_goes() -> None:
+def test_a_new_pod_starts_before_the_old_one_stops() -> None:
     strategy = only(render_chart(), "Deployment")["spec"]["strategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 
 
-def test_probes_reach_a_port_that_the_pod_has() -> None:
+def test_probes_use_a_port_of_the_pod() -> None:
     container = pod()["containers"][0]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"http": 8080}
@@ -33,14 +30,14 @@ def test_probes_reach_a_port_that_the_pod_has() -> None:
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
 
-def test_the_pod_has_a_memory_limit_and_no_cpu_limit_that_would_throttle_it() -> None:
+def test_the_pod_has_a_memory_limit_and_no_cpu_limit() -> None:
     resources = pod()["containers"][0]["resources"]
     assert resources["requests"].keys() == {"cpu", "memory"}
     assert resources["limits"].keys() == {"memory"}
 
 
-def test_scheduling_wishes_reach_the_pod() -> None:
-    wishes = {
+def test_scheduling_values_are_set_on_the_pod() -> None:
+    options = {
         "nodeSelector": {"pool": "system"},
         "tolerations": [{"key": "system", "operator": "Exists"}],
         "priorityClassName": "system-cluster-critical",
@@ -48,5 +45,5 @@ def test_scheduling_wishes_reach_the_pod() -> None:
             {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
         ],
     }
-    spec = pod(wishes)
-    assert {name: spec[name] for name in wishes} == wishes
+    spec = pod(options)
+    assert {name: spec[name] for name in options} == options

@@ -1,6 +1,4 @@
-"""What a cluster that people depend on asks of the operator's pods: disruptions, spread, network, priority."""
-
-from __future__ import annotations
+"""The operator's pods in production: disruption budget, topology spread and network policy."""
 
 from typing import Any
 
@@ -16,23 +14,22 @@ def kinds(values: dict[str, Any] | None = None) -> list[str]:
 
 
 def labels(manifests: list[Manifest]) -> dict[str, str]:
-    found: dict[str, str] = only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
-    return found
+    return only(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"]
 
 
-def test_a_drain_takes_one_of_two_operators_at_a_time() -> None:
+def test_a_drain_evicts_one_of_two_operators_at_a_time() -> None:
     manifests = render_chart(TWO)
     budget = only(manifests, "PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["selector"]["matchLabels"].items() <= labels(manifests).items()
 
 
-def test_a_single_operator_has_no_budget_that_would_hold_a_drain_up() -> None:
+def test_a_single_operator_has_no_budget_that_would_block_a_drain() -> None:
     assert "PodDisruptionBudget" not in kinds()
     assert "PodDisruptionBudget" not in kinds({**TWO, "podDisruptionBudget": {"enabled": False}})
 
 
-def test_two_operators_go_to_different_nodes_where_that_is_possible() -> None:
+def test_two_operators_prefer_different_nodes() -> None:
     manifests = render_chart(TWO)
     (spread,) = only(manifests, "Deployment")["spec"]["template"]["spec"]["topologySpreadConstraints"]
     assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
@@ -51,7 +48,7 @@ def test_the_network_policy_selects_the_operator_and_opens_its_port() -> None:
     assert "from" not in inward, "the kubelet's probes come from the node"
 
 
-def test_the_network_policy_lets_the_operator_reach_what_it_asks() -> None:
+def test_the_network_policy_allows_the_operator_s_egress() -> None:
     names, server, reports = only(render_chart(NETWORK), "NetworkPolicy")["spec"]["egress"]
     assert {(port["port"], port["protocol"]) for port in names["ports"]} == {(53, "UDP"), (53, "TCP")}
     assert {port["port"] for port in server["ports"]} == {443, 6443}
@@ -62,17 +59,12 @@ def test_the_network_policy_lets_the_operator_reach_what_it_asks() -> None:
     assert engines["podSelector"]["matchExpressions"] == [{"key": "vlmserve.dev/service", "operator": "Exists"}]
 
 
-def test_the_api_server_s_addresses_can_be_named() -> None:
+def test_the_api_server_s_addresses_can_be_configured() -> None:
     values = {"networkPolicy": {"enabled": True, "apiServerPorts": [8443], "apiServerCIDRs": ["10.0.0.1/32"]}}
     server = only(render_chart(values), "NetworkPolicy")["spec"]["egress"][1]
     assert server == {"ports": [{"port": 8443, "protocol": "TCP"}], "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}
 
 
 @pytest.mark.parametrize("kind", ["NetworkPolicy", "PodDisruptionBudget", "PodMonitor", "PrometheusRule", "ConfigMap"])
-def test_what_depends_on_a_cluster_is_off_until_it_is_asked_for(kind: str) -> None:
+def test_cluster_dependent_objects_are_off_by_default(kind: str) -> None:
     assert kind not in kinds()
-
-
-def test_the_highest_priority_reaches_the_pod() -> None:
-    pod = only(render_chart({"priorityClassName": "system-cluster-critical"}), "Deployment")["spec"]["template"]["spec"]
-    assert pod["priorityClassName"] == "system-cluster-critical"

@@ -1,13 +1,11 @@
-"""What the operator may do in a cluster, and to whom users' own roles open the API."""
-
-from __future__ import annotations
+"""The operator's permissions, and the roles for users of the API."""
 
 from chart.rendering import Manifest, only, render_chart, rules
 
 WRITING = {"create", "update", "patch", "delete", "deletecollection"}
 MAKES = "get list watch create patch delete"
 
-# (group, resource) -> verbs: all that the operator's code asks the API server for, and no more.
+# (group, resource) -> verbs: exactly the requests that the operator's code sends to the API server.
 NEEDED = {
     ("vlmserve.dev", "vlmservices"): "get list watch",
     ("vlmserve.dev", "vlmservices/status"): "patch",
@@ -32,7 +30,7 @@ NEEDED = {
 
 
 def rights(manifests: list[Manifest], *kinds: str) -> set[tuple[str, str, str]]:
-    """(group, resource, verb) of everything that the operator may do."""
+    """(group, resource, verb) of each of the operator's permissions."""
     return {
         (group, resource, verb)
         for _, rule in rules(manifests, *kinds)
@@ -46,18 +44,18 @@ def test_the_operator_cannot_read_a_secret() -> None:
     assert not {right for right in rights(render_chart()) if right[1] == "secrets"}
 
 
-def test_no_rule_has_a_wildcard_or_a_verb_that_gives_rights_away() -> None:
+def test_no_rule_has_a_wildcard_or_an_escalating_verb() -> None:
     for right in rights(render_chart()):
         assert "*" not in right
         assert right[2] not in {"escalate", "bind", "impersonate"}
 
 
-def test_the_operator_has_exactly_the_rights_that_its_code_uses() -> None:
+def test_the_operator_has_exactly_the_permissions_that_its_code_uses() -> None:
     wanted = {(group, resource, verb) for (group, resource), verbs in NEEDED.items() for verb in verbs.split()}
     assert rights(render_chart()) == wanted
 
 
-def test_the_lease_is_reached_in_the_operator_s_own_namespace_only() -> None:
+def test_lease_permissions_are_limited_to_the_operator_s_namespace() -> None:
     for role, rule in rules(render_chart(namespace="mine")):
         if "leases" in rule["resources"]:
             assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "mine")
@@ -65,26 +63,26 @@ def test_the_lease_is_reached_in_the_operator_s_own_namespace_only() -> None:
 
 
 def lease(manifests: list[Manifest]) -> str:
-    """The Lease that the operator is told to take, which must be the one that it may take."""
+    """The configured Lease, which must be the one that the Role allows."""
     variables = only(manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
-    (told,) = [variable["value"] for variable in variables if variable["name"] == "VLM_OPERATOR_LEASE_NAME"]
+    (lease,) = [variable["value"] for variable in variables if variable["name"] == "VLM_OPERATOR_LEASE_NAME"]
     named = [rule["resourceNames"] for _, rule in rules(manifests, "Role") if "update" in rule["verbs"]]
-    assert named == [[told]]
-    return str(told)
+    assert named == [[lease]]
+    return str(lease)
 
 
-def test_operators_of_all_namespaces_share_a_lease_and_those_of_some_have_their_own() -> None:
+def test_cluster_wide_releases_share_a_lease_and_namespaced_releases_do_not() -> None:
     one, other = {"watchNamespaces": ["team-a"]}, {"watchNamespaces": ["team-b"]}
     assert lease(render_chart(one, name="a")) != lease(render_chart(other, name="b"))
     assert lease(render_chart(name="a")) == lease(render_chart(name="b")) == "vlm-operator"
 
 
-def test_the_usual_release_keeps_its_lease_whatever_it_watches() -> None:
+def test_the_default_release_keeps_its_lease_for_any_namespaces() -> None:
     assert lease(render_chart()) == lease(render_chart({"watchNamespaces": ["team-a"]})) == "vlm-operator"
 
 
 def cluster_wide(manifests: list[Manifest]) -> set[tuple[str, str]]:
-    """Kind and name of what has no namespace, without the CRD, which releases share."""
+    """Kind and name of cluster-scoped objects, without the CRD, which releases share."""
     return {
         (manifest["kind"], manifest["metadata"]["name"])
         for manifest in manifests
@@ -92,8 +90,8 @@ def cluster_wide(manifests: list[Manifest]) -> set[tuple[str, str]]:
     }
 
 
-def test_releases_of_one_name_for_different_namespaces_own_no_object_together() -> None:
-    # A name and a namespace must not add up to those of another.
+def test_releases_with_one_name_in_different_namespaces_share_no_object() -> None:
+    # Different names and namespaces must not combine to the same object name.
     one = cluster_wide(render_chart({"watchNamespaces": ["team-x"], "fullnameOverride": "a-b"}, namespace="c"))
     other = cluster_wide(render_chart({"watchNamespaces": ["team-y"], "fullnameOverride": "a"}, namespace="b-c"))
     third = cluster_wide(render_chart({"watchNamespaces": ["team-z"], "fullnameOverride": "a"}, namespace="d"))
@@ -101,17 +99,17 @@ def test_releases_of_one_name_for_different_namespaces_own_no_object_together() 
     assert len(one | other | third) == 12
 
 
-def test_a_release_for_all_namespaces_keeps_the_plain_names() -> None:
+def test_a_cluster_wide_release_uses_the_plain_names() -> None:
     names = {name for _, name in cluster_wide(render_chart())}
     assert names == {"vlm-operator", "vlm-operator-view", "vlm-operator-edit"}
 
 
-def test_with_watch_namespaces_the_cluster_role_reads_hardware_and_nothing_else() -> None:
+def test_with_watch_namespaces_the_cluster_role_reads_hardware_only() -> None:
     manifests = render_chart({"watchNamespaces": ["team-a", "team-b"]})
     assert {resource for _, resource, _ in rights(manifests, "ClusterRole")} == {"nodes", "resourceslices"}
 
 
-def test_with_watch_namespaces_each_of_them_has_all_rights_of_a_cluster_wide_install() -> None:
+def test_with_watch_namespaces_each_namespace_has_the_permissions_of_a_cluster_wide_install() -> None:
     everywhere = {right for right in rights(render_chart()) if right[1] not in {"nodes", "resourceslices", "leases"}}
     manifests = render_chart({"watchNamespaces": ["team-a", "team-b"]})
     for namespace in ("team-a", "team-b"):
@@ -119,13 +117,13 @@ def test_with_watch_namespaces_each_of_them_has_all_rights_of_a_cluster_wide_ins
         assert rights([*there, only(manifests, "ServiceAccount")]) == everywhere
 
 
-def test_the_operator_is_told_which_namespaces_to_watch() -> None:
+def test_watch_namespaces_reach_the_operator() -> None:
     pod = only(render_chart({"watchNamespaces": ["team-a", "team-b"]}), "Deployment")["spec"]["template"]["spec"]
     variables = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
     assert variables["VLM_OPERATOR_NAMESPACES"] == "team-a,team-b"
 
 
-def test_viewers_read_and_editors_write_services_without_further_bindings() -> None:
+def test_viewers_read_and_editors_write_services_by_aggregated_roles() -> None:
     roles = {m["metadata"]["name"]: m for m in render_chart() if m["kind"] == "ClusterRole"}
     view, edit = roles["vlm-operator-view"], roles["vlm-operator-edit"]
     aggregate = "rbac.authorization.k8s.io/aggregate-to-"
@@ -136,6 +134,6 @@ def test_viewers_read_and_editors_write_services_without_further_bindings() -> N
     assert not any("vlmservices/status" in rule["resources"] for rule in edit["rules"])
 
 
-def test_rights_of_one_s_own_replace_all_of_the_chart_s() -> None:
+def test_no_roles_are_created_if_rbac_is_disabled() -> None:
     kinds = {m["kind"] for m in render_chart({"rbac": {"create": False, "aggregate": False}})}
     assert not kinds & {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}

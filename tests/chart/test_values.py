@@ -1,6 +1,4 @@
-"""What a user may write into values, and what becomes of it."""
-
-from __future__ import annotations
+"""The chart's values: their validation and their effect."""
 
 import json
 from pathlib import Path
@@ -11,8 +9,8 @@ import tomllib
 import yaml
 from chart.rendering import CHART, REPOSITORY, ChartError, helm, only, render_chart
 
-from vlm_operator.families import families
-from vlm_operator.site import site
+from vlm_operator.manifests.network.site import parse_site
+from vlm_operator.sglang.profiles.load import families
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -20,8 +18,7 @@ DIGEST = "sha256:" + "0" * 64
 def container(values: dict[str, Any] | None = None) -> dict[str, Any]:
     pod = only(render_chart(values), "Deployment")["spec"]["template"]["spec"]
     assert len(pod["containers"]) == 1
-    found: dict[str, Any] = pod["containers"][0]
-    return found
+    return pod["containers"][0]
 
 
 def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -31,21 +28,21 @@ def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        pytest.param({"replicas": 2}, "replicas", id="a value that other charts have"),
-        pytest.param({"image": {"repo": "x"}}, "repo", id="a misspelt value below another"),
+        pytest.param({"replicas": 2}, "replicas", id="a value of other charts"),
+        pytest.param({"image": {"repo": "x"}}, "repo", id="a misspelt nested value"),
         pytest.param({"crds": {"enabled": False}}, "enabled", id="another chart's switch for CRDs"),
         pytest.param({"metrics": {"podMonitor": {"enable": True}}}, "enable", id="a misspelt value two levels down"),
-        pytest.param({"watchNamespaces": "default"}, "watchNamespaces", id="a string where a list belongs"),
-        pytest.param({"watchNamespaces": ["Team_A"]}, "watchNamespaces", id="no name of a namespace"),
+        pytest.param({"watchNamespaces": "default"}, "watchNamespaces", id="a string instead of a list"),
+        pytest.param({"watchNamespaces": ["Team_A"]}, "watchNamespaces", id="an invalid namespace name"),
         pytest.param({"image": {"repository": "r/x:v1"}}, "repository", id="a tag inside the repository"),
         pytest.param({"image": {"repository": "r/x", "digest": "abc"}}, "digest", id="a digest without its algorithm"),
-        pytest.param({"profiles": {"ours": "family: ours"}}, "ours", id="text where a family belongs"),
+        pytest.param({"profiles": {"ours": "family: ours"}}, "ours", id="a string instead of a family"),
         pytest.param({"profiles": {"ours": {"family": "ours"}}}, "architectures", id="a family without its models"),
-        pytest.param({"profiles": {"Our Set": {}}}, "profiles", id="no name of a file"),
+        pytest.param({"profiles": {"Our Set": {}}}, "profiles", id="an invalid file name"),
         pytest.param(
             {"services": {"networkPolicy": {"extraEgress": [{}]}}},
             "extraEgress",
-            id="a rule that would open everything",
+            id="a rule that would allow all egress",
         ),
         pytest.param(
             {"services": {"networkPolicy": {"extraEgress": [{"to": [{"ipBlock": {"cidr": "10.20.0.1"}}]}]}}},
@@ -53,22 +50,22 @@ def environment(values: dict[str, Any] | None = None) -> dict[str, Any]:
             id="an address without its prefix length",
         ),
         pytest.param({"services": {"networkPolicy": {"egress": []}}}, "egress", id="a misspelt list of rules"),
-        pytest.param({"replicaCount": "two"}, "replicaCount", id="a word where a number belongs"),
+        pytest.param({"replicaCount": "two"}, "replicaCount", id="a string instead of a number"),
     ],
 )
-def test_a_value_that_would_do_nothing_is_refused_by_name(values: dict[str, Any], named: str) -> None:
+def test_an_invalid_value_is_rejected_by_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(ChartError, match=named):
         render_chart(values)
 
 
-def test_the_schema_knows_every_value_and_no_other() -> None:
+def test_the_schema_lists_exactly_the_values() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
     assert paths_of_schema(schema) - {"global", "resources.claims"} == paths_of_values(values, schema)
 
 
 def paths_of_schema(schema: dict[str, Any], prefix: str = "") -> set[str]:
-    """Dotted names of all values that the schema names one by one; free maps and lists end a path."""
+    """Dotted names of all values in the schema; free-form maps and lists end a path."""
     found = set()
     for name, part in schema["properties"].items():
         assert part.get("type") != "object" or "properties" not in part or part["additionalProperties"] is False, name
@@ -84,17 +81,6 @@ def paths_of_values(values: dict[str, Any], schema: dict[str, Any], prefix: str 
     return found
 
 
-def test_every_top_level_value_is_explained_in_the_values_file_or_says_it_itself() -> None:
-    plain = {"imagePullSecrets", "podAnnotations", "podLabels", "nodeSelector", "tolerations", "affinity"}
-    plain |= {"topologySpreadConstraints", "priorityClassName", "nameOverride", "fullnameOverride"}
-    lines = (CHART / "values.yaml").read_text().splitlines()
-    for position, line in enumerate(lines):
-        name = line.split(":")[0]
-        if line[:1].isalpha() and name not in plain and not lines[position - 1].startswith("#"):
-            below = lines[position + 1 : position + 4]
-            assert any(text.strip().startswith("#") for text in below), f"{name} has no comment"
-
-
 @pytest.mark.parametrize(
     ("image", "reference"),
     [
@@ -104,24 +90,24 @@ def test_every_top_level_value_is_explained_in_the_values_file_or_says_it_itself
         pytest.param({"tag": "dev", "digest": DIGEST}, f"registry.test/vlm-operator@{DIGEST}", id="a digest wins"),
     ],
 )
-def test_the_operator_and_its_pods_use_the_image_that_was_given(image: dict[str, str], reference: str) -> None:
+def test_the_operator_and_its_pods_use_the_configured_image(image: dict[str, str], reference: str) -> None:
     values = {"image": {"repository": "registry.test/vlm-operator", **image}}
     assert container(values)["image"] == reference
     assert environment(values)["VLM_OPERATOR_IMAGE"] == reference
 
 
-def test_a_registry_with_a_port_is_not_taken_for_a_tag() -> None:
+def test_a_registry_port_is_not_parsed_as_a_tag() -> None:
     values = {"image": {"repository": "localhost:5000/team/vlm-operator", "tag": "a"}}
     assert container(values)["image"] == "localhost:5000/team/vlm-operator:a"
 
 
-def test_without_an_image_the_chart_says_where_to_get_one() -> None:
+def test_without_an_image_the_error_says_how_to_get_one() -> None:
     with pytest.raises(ChartError, match=r"image\.repository: no image .* the Dockerfile.*\(docs/install\.md\)"):
         render_chart({"image": {"repository": ""}})
 
 
-def test_families_of_one_s_own_are_mounted_and_read_by_the_operator_as_they_were_written(tmp_path: Path) -> None:
-    shipped = yaml.safe_load((REPOSITORY / "operator/vlm_operator/profiles/qwen3_vl.yaml").read_text())
+def test_custom_families_are_mounted_and_read_unchanged_by_the_operator(tmp_path: Path) -> None:
+    shipped = yaml.safe_load((REPOSITORY / "operator/vlm_operator/sglang/profiles/qwen3_vl.yaml").read_text())
     manifests = render_chart({"profiles": {"ours": shipped}})
     config_map, pod = only(manifests, "ConfigMap"), only(manifests, "Deployment")["spec"]["template"]["spec"]
     (mount,) = [m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "profiles"]
@@ -136,7 +122,7 @@ def test_families_of_one_s_own_are_mounted_and_read_by_the_operator_as_they_were
     assert read == {family.family: family for family in families(None)}
 
 
-def test_a_changed_family_restarts_the_operator_and_none_leaves_no_trace() -> None:
+def test_a_changed_family_restarts_the_operator_and_no_family_adds_no_objects() -> None:
     def annotations(**profiles: Any) -> Any:
         return only(render_chart({"profiles": profiles}), "Deployment")["spec"]["template"]["metadata"].get(
             "annotations"
@@ -148,14 +134,14 @@ def test_a_changed_family_restarts_the_operator_and_none_leaves_no_trace() -> No
     assert not [m for m in render_chart() if m["kind"] == "ConfigMap"]
 
 
-def test_the_operator_reads_the_egress_rules_as_they_were_written() -> None:
+def test_the_operator_reads_the_egress_rules_unchanged() -> None:
     rules = [{"to": [{"ipBlock": {"cidr": "10.1.2.0/24"}}], "ports": [{"port": 443}]}]
-    said = environment({"services": {"networkPolicy": {"extraEgress": rules}}})
-    assert site(True, said["VLM_OPERATOR_EXTRA_EGRESS"]).extra_egress == tuple(rules)
-    assert "VLM_OPERATOR_NETWORK_POLICIES" not in said
+    variables = environment({"services": {"networkPolicy": {"extraEgress": rules}}})
+    assert parse_site(True, variables["VLM_OPERATOR_EXTRA_EGRESS"]).extra_egress == tuple(rules)
+    assert "VLM_OPERATOR_NETWORK_POLICIES" not in variables
 
 
-def test_switching_networkpolicies_off_reaches_the_operator() -> None:
+def test_disabled_network_policies_reach_the_operator() -> None:
     assert environment({"services": {"networkPolicy": {"enabled": False}}})["VLM_OPERATOR_NETWORK_POLICIES"] == "false"
 
 
@@ -165,9 +151,9 @@ def test_chart_and_project_have_the_same_version() -> None:
     assert chart["version"] == chart["appVersion"] == project
 
 
-def test_helm_lint_has_nothing_to_say_but_the_icon() -> None:
-    said = helm("lint", str(CHART), "--strict", values={"image": {"repository": "registry.test/vlm-operator"}})
-    assert [line for line in said.splitlines() if line.startswith("[")] == ["[INFO] Chart.yaml: icon is recommended"]
+def test_helm_lint_reports_only_the_missing_icon() -> None:
+    output = helm("lint", str(CHART), "--strict", values={"image": {"repository": "registry.test/vlm-operator"}})
+    assert [line for line in output.splitlines() if line.startswith("[")] == ["[INFO] Chart.yaml: icon is recommended"]
 
 
 def test_the_pod_monitor_selects_the_operator_s_pods() -> None:
@@ -185,7 +171,7 @@ def test_the_metrics_service_selects_the_operator_s_pods() -> None:
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
 
 
-def test_a_release_with_a_long_name_still_gets_valid_names() -> None:
+def test_a_long_release_name_gives_valid_object_names() -> None:
     for manifest in render_chart(name="a-rather-long-release-name-that-a-pipeline-made-up-01"):
         if manifest["kind"] != "CustomResourceDefinition":
             assert len(manifest["metadata"]["name"]) <= 63 + len("-lease")

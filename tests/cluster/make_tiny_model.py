@@ -6,8 +6,6 @@ decoding, streaming. Two layers of width 64 and a byte-level vocabulary of 512 k
 at once and answers in milliseconds on a CPU. Needs the engine's own torch and transformers.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

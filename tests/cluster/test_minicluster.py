@@ -1,7 +1,5 @@
 """What of the cluster's own code can be wrong without a cluster telling so at once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile

@@ -1,15 +1,15 @@
 """The unchanged engine and a tiny model, as the cluster's tools install them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minicluster import paths
+from vlm_operator.sglang.catalogue.releases import newest
 
 
 def _there(folder: Path, file: str) -> Path:
@@ -41,3 +41,21 @@ def wheel(request: pytest.FixtureRequest) -> Any:
         return next(folder.glob(f"sglang-{version}-*.whl"))
 
     return download
+
+
+@pytest.fixture(scope="session")
+def release_path(engine_site: Path, wheel: Any, request: pytest.FixtureRequest) -> Any:
+    """Release -> PYTHONPATH with it: its wheel alone, unpacked once in front of the newest release's dependencies."""
+    folder: Path = request.config.cache.mkdir("sglang-releases")
+
+    def unpack(version: str) -> str:
+        if version == newest():
+            return str(engine_site)
+        site, fresh = folder / version, folder / f"{version}.new"
+        if not site.is_dir():
+            with zipfile.ZipFile(wheel(version)) as archive:
+                archive.extractall(fresh)
+            fresh.rename(site)
+        return f"{site}:{engine_site}"
+
+    return unpack

@@ -1,3 +1,4 @@
+# ruff: noqa: E402  Transformers has to be changed before the engine is imported.
 """What the real SGLang would use: its own parser and resolution, on a GPU that is only described.
 
 Runs in the engine's own Python (``PYTHONPATH`` with the unchanged wheel): one JSON request a line in, one answer a line out.
@@ -5,8 +6,9 @@ Runs in the engine's own Python (``PYTHONPATH`` with the unchanged wheel): one J
     {"args": [...], "env": {...}, "capability": [9, 0], "memoryMiB": 81559}    and "fields": [names], where others are wanted
     {"fields": {...}, "graph": {...}, "env": {...}}   or   {"refused": "..."}
 
-The described facts go in through the engine's own seam for tests (``runtime_context.override_platform``) and through the
-four places that look at the device directly. Nothing else of the engine is replaced, and no GPU is needed.
+The described facts go in through the engine's own seam for tests (``runtime_context.override_platform``, since 0.5.19) and
+through the places that look at the device directly. Nothing else of the engine is replaced, and no GPU is needed.
+An older release also registers model types that the installed Transformers has by now, which is allowed here.
 """
 
 import contextlib
@@ -19,10 +21,18 @@ from unittest import mock
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["SGLANG_PLUGINS"] = "none"  # our own platform plugin for the CPU must not stand in for the described GPU
 
+import transformers
+
+register = transformers.AutoConfig.register
+transformers.AutoConfig.register = staticmethod(
+    lambda kind, config, exist_ok=True: register(kind, config, exist_ok=True)
+)
+
 import sglang.srt.arg_groups.memory_hook as memory_hook
 import sglang.srt.arg_groups.model_overrides.qwen3_vl as qwen3_vl
+import sglang.srt.arg_groups.pipeline as pipeline
 import sglang.srt.model_executor.cuda_graph_config as cuda_graph_config
-from sglang.srt.runtime_context import override_platform
+from sglang.srt import runtime_context
 from sglang.srt.server_args import prepare_server_args
 
 VARIABLES = ("SGLANG_VLM_CACHE_SIZE_MB", "SGLANG_MM_FEATURE_CACHE_MB", "SGLANG_USE_CUDA_IPC_TRANSPORT")
@@ -54,15 +64,18 @@ def described(major, minor, memory_mib):
         "device_sm": 10 * major + minor,
         "device_capability": (major, minor),
     } | dict.fromkeys(("is_hip", "is_npu", "is_xpu", "is_musa", "is_mps"), False)
+    known = {*runtime_context._PLATFORM_PROBES, *runtime_context._PLATFORM_VALUES}
     stack = contextlib.ExitStack()
-    stack.enter_context(override_platform(**facts))
+    stack.enter_context(runtime_context.override_platform(**{k: v for k, v in facts.items() if k in known}))
     for module, name, answer in (
         (qwen3_vl, "is_sm90_supported", major == 9),
         (qwen3_vl, "get_device_memory_capacity", memory_mib),
         (memory_hook, "get_device_memory_capacity", memory_mib),
+        (pipeline, "get_device_memory_capacity", memory_mib),
         (cuda_graph_config, "default_prefill_backend", "breakable"),
     ):
-        stack.enter_context(mock.patch.object(module, name, lambda *_, answer=answer, **__: answer))
+        if hasattr(module, name):  # not everything is asked in every release
+            stack.enter_context(mock.patch.object(module, name, lambda *_, answer=answer, **__: answer))
     return stack
 
 

@@ -1,7 +1,5 @@
 """Random services and GPUs, the same ones in every run."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +108,7 @@ class Sample:
     nodes: int
 
 
-def samples(seed: int, count: int, version: str = "0.5.23") -> list[Sample]:
+def samples(seed: int, count: int, version: str) -> list[Sample]:
     """``count`` samples, the same for the same seed; half of them on the GPUs that the override set is about."""
     chance = random.Random(seed)
     return [_sample(chance, version) for _ in range(count)]

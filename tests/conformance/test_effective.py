@@ -1,7 +1,5 @@
 """The runtime's comparison on the real engine's resolution for described GPUs: no false alarm, and no difference missed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,8 @@ from conformance.samples import samples
 from conformance.test_resolution import models, planned, request, resolved
 
 from vlm_api.plan import ServingPlan
-from vlm_runtime.effective import Comparison, compare
+from vlm_operator.sglang.catalogue.releases import newest
+from vlm_runtime.sglang.effective import Comparison, compare
 
 __all__ = ["models"]
 
@@ -22,7 +21,7 @@ OTHER_INTERVAL = 7
 @pytest.fixture(scope="module")
 def plans() -> list[tuple[Any, ServingPlan]]:
     """Samples of what users write, on GPUs of several kinds, with their plans."""
-    made = [(sample, plan) for sample in samples(SEED, 2 * PLANS) if (plan := planned(sample)) is not None]
+    made = [(sample, plan) for sample in samples(SEED, 2 * PLANS, newest()) if (plan := planned(sample)) is not None]
     return made[:PLANS]
 
 
@@ -44,9 +43,9 @@ def test_what_is_planned_and_in_force_is_never_called_ignored(
     requests = [request(sample, plan, models) for sample, plan in plans]
     found = [compared(plan, answer) for (_, plan), answer in zip(plans, resolved(engine_site, requests), strict=True)]
     assert [setting for each in found for setting in each.settings if not setting.agrees] == []
-    assert [setting for each in found for setting in each.left_alone if not setting.agrees] == []
+    assert [setting for each in found for setting in each.engine_defaults if not setting.agrees] == []
     # The comparison is not empty: every plan has settings that the worker tells.
-    assert min(len(each.settings) + len(each.left_alone) for each in found) >= 5
+    assert min(len(each.settings) + len(each.engine_defaults) for each in found) >= 5
 
 
 def test_a_flag_that_does_not_reach_the_engine_is_found_and_nothing_else(

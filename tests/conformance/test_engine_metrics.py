@@ -1,7 +1,5 @@
 """The engine's metrics, which rules and dashboards are checked against, are what its source registers."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from monitoring.engine_metrics import PREFIX, listed, registered
 from monitoring.promql import metrics_of
 from monitoring.rendered import dashboards, rules
 
-from vlm_operator.engines.catalogue import versions
+from vlm_operator.sglang.catalogue.releases import versions
 
 
 def test_the_committed_list_is_what_the_published_engine_registers(engine_site: Path) -> None:

@@ -3,8 +3,6 @@
 ``OverridesEffective`` holds ``Ready``, so a word that the engine tells otherwise would keep a service that serves from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,13 @@ from conformance.samples import ARCHITECTURES, Sample
 from conformance.test_resolution import models, planned, request, resolved
 
 from vlm_api.plan import ServingPlan
-from vlm_operator.engines.catalogue import release
-from vlm_operator.engines.fields import Field
-from vlm_runtime.effective import compare
-from vlm_runtime.wording import OLDER_FLAGS
+from vlm_operator.sglang.catalogue.fields import Field
+from vlm_operator.sglang.catalogue.releases import newest, release
+from vlm_runtime.sglang.aliases import OLDER_FLAGS
+from vlm_runtime.sglang.effective import compare
 
 __all__ = ["models"]
 
-VERSION = "0.5.23"
 H100 = ("NVIDIA-H100-80GB-HBM3", 81_559, (9, 0))
 # Of these every word is tried, of the others one.
 ALL_WORDS = ("parser", "quantization", "attention_backend", "kv_cache_dtype", "transfer_backend")
@@ -61,7 +58,7 @@ def values(field: Field) -> list[Any]:
 
 def written() -> Iterator[dict[str, Any]]:
     """What users write into engine.settings."""
-    for field in release(VERSION).fields.values():
+    for field in release(newest()).fields.values():
         yield from ({field.name: value} for value in values(field))
     yield from ({name: value} for name, value in OTHERS)
     yield NEXTN
@@ -71,7 +68,7 @@ def service(settings: dict[str, Any]) -> Sample:
     spec = {
         "model": {"uri": "hf://tiny/model", "architecture": ARCHITECTURES[0], "parametersBillion": 1},
         "workload": {"concurrency": 64, "images": {"reuse": "SingleUse", "width": 512, "height": 512}},
-        "engine": {"version": VERSION, "settings": settings},
+        "engine": {"settings": settings},
     }
     return Sample(spec, *H100, 1)
 

@@ -1,7 +1,5 @@
 """Image arithmetic is the real processor's: the sizes, bytes and tokens that Hugging Face's Qwen-VL processor makes."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -11,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from vlm_operator.memory import MAX_ASPECT_RATIO, image_after_resizing
-from vlm_operator.profiles import family_of
+from vlm_operator.sglang.images.smart_resize import MAX_ASPECT_RATIO
+from vlm_operator.sglang.profiles import family_of
 
 SEED = 1000
 SIZES = 1000
@@ -57,7 +55,7 @@ def sizes(count: int, whole: int) -> list[tuple[int, int]]:
     [("Qwen3VLForConditionalGeneration", WHOLE_IMAGES), ("Qwen2_5_VLForConditionalGeneration", 0)],
 )
 def test_sizes_bytes_and_tokens_are_the_processor_s(architecture, whole, engine_site: Path, tiny_model: Path):
-    processing = family_of(architecture).image_processing
+    processing = family_of(architecture).images
     wanted = sizes(SIZES, whole)
     request = {
         "model": str(tiny_model),
@@ -77,6 +75,6 @@ def test_sizes_bytes_and_tokens_are_the_processor_s(architecture, whole, engine_
     )
     assert done.returncode == 0, done.stderr[-2000:]
     for (width, height), answer in zip(wanted, json.loads(done.stdout), strict=True):
-        image = image_after_resizing(width, height, processing)
-        ours = {"size": [image.width, image.height], "bytes": image.bytes, "tokens": image.tokens}
+        image = processing.cut(width, height)
+        ours = {"size": list(image.size), "bytes": image.bytes, "tokens": image.tokens}
         assert {key: ours[key] for key in answer} == answer, f"{width} x {height}"

@@ -1,7 +1,5 @@
 """A trace that PyTorch's own profiler records: what we make of it adds up to the profiler's own totals."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -11,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from vlm_operator.measure.kernels import Work
-from vlm_operator.measure.stages import PREFILL, read_stages
-from vlm_operator.measure.timeline import Stage
-from vlm_operator.measure.trace import Trace
+from vlm_bench.traces.kernels import Work
+from vlm_bench.traces.stages import PREFILL, Stage, read_stages
+from vlm_bench.traces.trace import Trace
 
 # In a process with the engine's PyTorch: two layers below SGLang's mark for the vision encoder, and two outside of it.
 RECORD = """
@@ -70,7 +67,7 @@ def test_layers_of_the_vision_encoder_are_told_from_those_of_the_language_model(
     recorded: tuple[Trace, dict[str, float]],
 ) -> None:
     stage = Stage("prefill", recorded[0])
-    shapes = {(gemm.shape, gemm.vision): gemm.count for gemm in stage.gemms() if gemm.name == "aten::addmm"}
+    shapes = {(gemm.shape, gemm.vision): gemm.count for gemm in stage.gemms if gemm.name == "aten::addmm"}
     assert shapes == {("8×128×64", True): 3, ("8×64×128", True): 3, ("8×256×64", False): 3}
     assert {Work.GEMM, Work.VISION, Work.ATTENTION, Work.NORMALISATION, Work.COPY} <= stage.by_work().keys()
     assert stage.trace.steps == (("EXTEND", 8),) * 3

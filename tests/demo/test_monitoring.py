@@ -1,7 +1,5 @@
 """The demo's Prometheus: a configuration that Prometheus takes, and what becomes of a dashboard's queries."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -66,7 +64,7 @@ def test_a_panel_is_told_when_one_of_its_queries_has_no_data(monkeypatch: pytest
 
 def test_a_quantile_of_nothing_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     class Answer:
-        def __enter__(self) -> Answer:
+        def __enter__(self) -> "Answer":
             return self
 
         def __exit__(self, *_: object) -> None:

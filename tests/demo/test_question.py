@@ -1,7 +1,5 @@
 """The demo's client against a server that speaks as an OpenAI endpoint does."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct
@@ -100,5 +98,5 @@ def test_an_answer_without_text_is_an_error() -> None:
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
-    with pytest.raises(DemoError, match=r"127\.0\.0\.1:9/v1 does not answer"):
+    with pytest.raises(DemoError, match=r"127\.0\.0\.1:9/v1 does not respond"):
         ask("http://127.0.0.1:9/v1", "m", "what?", lambda _: None)

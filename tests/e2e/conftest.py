@@ -4,8 +4,6 @@ What is there is used: a cluster that runs stays, as does the operator, which is
 is stopped in the end. Services of others that run an engine on the CPU get no pods meanwhile, since two cores carry one.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass

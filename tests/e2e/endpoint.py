@@ -1,7 +1,5 @@
 """The engine and its runtime, asked over HTTP as clients and Prometheus do."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

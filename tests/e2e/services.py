@@ -1,7 +1,5 @@
 """The specs that the tests apply: what a user writes, and no more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

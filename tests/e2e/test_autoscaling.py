@@ -3,8 +3,6 @@
 Only the engine is a stand-in, which starts in a second and tells its requests in flight as the plugin does.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -52,8 +50,7 @@ def documented_rules() -> list[Any]:
     block = next(
         b for b in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if b.startswith("rules:")
     )
-    found: list[Any] = yaml.safe_load(block)["rules"]["custom"]
-    return found
+    return yaml.safe_load(block)["rules"]["custom"]
 
 
 def documented_check() -> list[str]:
@@ -64,8 +61,7 @@ def documented_check() -> list[str]:
 
 def count(world: World) -> int:
     """Replicas that are wanted."""
-    wanted: int = world.get("deployment", NAME)["spec"]["replicas"]
-    return wanted
+    return world.get("deployment", NAME)["spec"]["replicas"]
 
 
 def measure() -> None:
@@ -119,8 +115,7 @@ def grown(measured: World) -> Iterator[Grown]:
 
 
 def ready_pods(world: World) -> int:
-    ready: int = world.get("deployment", NAME)["status"].get("readyReplicas", 0)
-    return ready
+    return world.get("deployment", NAME)["status"].get("readyReplicas", 0)
 
 
 def test_without_an_adapter_the_service_says_what_is_missing_and_where_help_is(scaled: World) -> None:

@@ -1,7 +1,5 @@
 """What the operator makes of a service, on simulated GPU nodes: real scheduler and controllers, no engine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol

@@ -1,7 +1,5 @@
 """An update under load: the pods are replaced, and no client notices. benchmarks/drain.py does it a hundred times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

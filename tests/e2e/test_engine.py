@@ -1,7 +1,5 @@
 """One YAML in, and unchanged SGLang answers questions about images in a pod that the kubelet runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -75,8 +73,8 @@ def test_the_engine_uses_every_planned_setting(served: Served) -> None:
     report = eventually(
         lambda: (found := get(f"{runtime_url(pod)}/report").json())["settings"] and found, "settings in the report"
     )
-    assert report["asked"] is True
-    assert report["notTold"] == [NOT_SAID]
+    assert report["settingsRead"] is True
+    assert report["notReported"] == [NOT_SAID]
     planned = {s["name"]: s["value"] for s in plan(served)["settings"] if s["applied"] and s["name"] != NOT_SAID}
     assert {each["name"]: each["planned"] for each in report["settings"]} == planned
     assert [each for each in report["settings"] if not each["agrees"]] == []
@@ -85,16 +83,16 @@ def test_the_engine_uses_every_planned_setting(served: Served) -> None:
     assert (report["phase"], report["ready"]) == ("Ready", True)
     assert report["firstImageSeconds"] > 0
     message = served.world.wait_for(served.name, "True", "InForce", kind="OverridesEffective", seconds=30)
-    assert message == f"1 pod uses every planned setting; not told by the engine: {NOT_SAID}"
+    assert message == f"1 pod uses every planned setting; not reported by the engine: {NOT_SAID}"
     assert served.world.service(served.name)["status"]["effective"] == {
-        "pod": pod["metadata"]["name"], "agrees": True, "settings": [], "notTold": [NOT_SAID], "leftAlone": [],
+        "pod": pod["metadata"]["name"], "agrees": True, "settings": [], "notReported": [NOT_SAID], "engineDefaults": [],
     }  # fmt: skip
     # What the plan expects of an engine that is left alone is what this one chose.
     expected = {s["name"]: s["expected"] for s in plan(served)["settings"] if s.get("expected") is not None}
-    chosen = {s["name"]: s for s in report["leftAlone"] if s["effective"] is not None}
+    chosen = {s["name"]: s for s in report["engineDefaults"] if s["effective"] is not None}
     assert len(expected.keys() & chosen.keys()) >= 3
     assert [s for s in chosen.values() if not s["agrees"]] == []
-    assert f"The engine in pod {pod['metadata']['name']} uses every planned value that it tells." in explained(served)
+    assert f"Every reported value matches the plan (pod {pod['metadata']['name']})." in explained(served)
 
 
 def explained(served: Served) -> str:
@@ -111,8 +109,7 @@ def kubectl_vlm(world: World, command: str, name: str) -> str:
 
 
 def plan(served: Served) -> Json:
-    found: Json = served.world.service(served.name)["status"]["plan"]
-    return found
+    return served.world.service(served.name)["status"]["plan"]
 
 
 def test_the_engines_and_the_runtimes_metrics_are_scraped(served: Served) -> None:
@@ -176,7 +173,7 @@ def test_a_start_is_shown_with_its_phases_and_its_budget(ignoring: World) -> Non
     assert [phase["phase"] for phase in startup["phases"]][:2] == ["Pulling", "CheckingHardware"]
     assert startup["budgetReason"].startswith("900 s for the engine's start, graphs and warm-up")
     told = kubectl_vlm(ignoring, "status", IGNORING)
-    assert re.search(r"^  Pulling +\d+ s +images are pulled", told, re.MULTILINE), told
+    assert re.search(r"^  Pulling +\d+ s +pulling images", told, re.MULTILINE), told
     assert re.search(r"[█░]+  \d+ s of at most 960 s  step \d of 8$", told, re.MULTILINE), told
 
 
@@ -192,7 +189,7 @@ def test_a_planned_setting_that_the_engine_ignores_shows_both_values_soon_after_
     seconds = (told - ready).total_seconds()
     record_property("from a ready pod to the setting that its engine ignores", f"{seconds:.0f} s")
     assert seconds <= TOLD_SECONDS
-    both = f"max_running_requests is {CUT} and not {WISHED}"
+    both = f"max_running_requests is {CUT} instead of {WISHED}"
     assert both in message
     effective = ignoring.service(IGNORING)["status"]["effective"]
     assert effective["agrees"] is False

@@ -1,7 +1,5 @@
 """One engine in two pods, under the real LeaderWorkerSet controller."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

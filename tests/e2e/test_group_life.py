@@ -3,8 +3,6 @@
 Only the engine is a stand-in, which starts in a second; test_group.py has the real one in a group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

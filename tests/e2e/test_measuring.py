@@ -1,7 +1,5 @@
 """`kubectl vlm bench` and `profile` against a real engine: what they say is so, and nothing of them stays behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -18,7 +16,7 @@ from e2e.test_failures import kill
 from e2e.world import Json, World, eventually
 
 from minicluster.paths import KUBECONFIG
-from vlm_operator.measure.rounds import read_line
+from vlm_bench.statistics.rounds import read_line
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -79,8 +77,7 @@ def measured(vlm: Command, *arguments: str) -> Json:
     """The result of a command that has to succeed."""
     code, out, errors = vlm("bench", *arguments, "-o", "json")
     assert code == 0, errors
-    found: Json = json.loads(out)
-    return found
+    return json.loads(out)
 
 
 LOAD = ("--requests", "8", "--concurrency", "4", "--rounds", "6")
@@ -93,7 +90,7 @@ def test_a_service_against_itself_has_no_winner(vlm: Command, served: Served, re
     [comparison] = found["comparisons"]
     ratio = comparison["ratios"]["requests/s"]
     record_property("a service against itself", f"{ratio['low']:.2f} to {ratio['high']:.2f}")
-    # The interval holds 1 in 95 of 100 runs (tests/unit/measure), so a miss by chance must not fail this one.
+    # The interval holds 1 in 95 of 100 runs (tests/unit/bench), so a miss by chance must not fail this one.
     assert ratio["low"] < 1.1
     assert ratio["high"] > 0.9
     one, again = found["targets"]
@@ -103,7 +100,7 @@ def test_a_service_against_itself_has_no_winner(vlm: Command, served: Served, re
         assert (result["rounds"], result["requests"], result["failures"]) == (6, 48, 0)
         assert 0 < result["ttftP50Milliseconds"] <= result["ttftP99Milliseconds"]
         assert target["engine"]["counted"]["images received"] == 48
-        assert target["engine"]["counted"]["images that had come before"] == 0
+        assert target["engine"]["counted"]["repeated images"] == 0
     assert one["engine"]["settings"]["max_running_requests"] == 4
     assert vlm.left_behind() == []
     kept = served.world.service(served.name)["status"]["benchmark"]
@@ -168,7 +165,7 @@ def test_another_server_that_speaks_the_openai_api_is_measured_to_the_end(
     [comparison] = found["comparisons"]
     ratio = comparison["ratios"]["requests/s"]
     assert (comparison["winner"] is None) is (ratio["low"] <= 1 <= ratio["high"])
-    assert any("does not know ignore_eos" in note for note in found["notes"])
+    assert any("does not support ignore_eos" in note for note in found["notes"])
     assert vlm.left_behind() == []
 
 
@@ -229,5 +226,5 @@ def test_an_engine_that_dies_half_way_is_told_with_its_failures(vlm: Command, se
     [target] = result["targets"]
     failures = sum(each["failures"] for each in target["results"])
     assert 0 < failures < 800
-    assert f"containers of {served.name} were started anew" in " ".join(result["notes"])
+    assert f"containers of {served.name} restarted" in " ".join(result["notes"])
     assert vlm.left_behind() == []

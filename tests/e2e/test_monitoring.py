@@ -1,7 +1,5 @@
 """A real Prometheus scrapes a real engine, the runtime and the operator, as the chart's PodMonitors say."""
 
-from __future__ import annotations
-
 import pytest
 from demo import monitoring
 from demo.commands import Cluster

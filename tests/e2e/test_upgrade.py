@@ -1,7 +1,5 @@
 """`helm upgrade` to another operator while a service serves: the operator's pod is replaced, the service's is not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """`transformers serve`, another server that speaks OpenAI's API, out of the same folder as the engine, as a pod."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

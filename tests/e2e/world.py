@@ -1,7 +1,5 @@
 """One namespace of the real cluster as its users see it: kubectl, conditions, pods, and what explains a failure."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -56,13 +54,11 @@ class World:
     def get(self, *arguments: str) -> Json:
         """An object, or an empty dict where it does not exist."""
         text = self("get", *arguments, "--ignore-not-found", "-o", "json")
-        found: Json = json.loads(text) if text.strip() else {}
-        return found
+        return json.loads(text) if text.strip() else {}
 
     def items(self, kinds: str, *arguments: str) -> list[Json]:
         """Every object of the kinds that the arguments select."""
-        found: list[Json] = self.get(kinds, *arguments).get("items", [])
-        return found
+        return self.get(kinds, *arguments).get("items", [])
 
     def apply(self, name: str, spec: Mapping[str, Any]) -> None:
         """Applies a VLMService as a user does: with its whole spec."""

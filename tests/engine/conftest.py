@@ -1,7 +1,5 @@
 """The unchanged engine and a tiny model, both made by ``python3 tests/cluster/cluster.py engine``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

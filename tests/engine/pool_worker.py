@@ -3,8 +3,6 @@
 Runs in a process of its own with the engine's packages: what needs CUDA is taken out, the books are SGLang's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
@@ -14,7 +12,8 @@ import torch
 from prometheus_client import CollectorRegistry
 from sglang.srt.multimodal.transport import cuda_ipc, memory_pool
 
-from vlm_runtime.sglang import pool as plugin
+from vlm_runtime.sglang.inside import feature_pool_metrics as plugin
+from vlm_runtime.sglang.inside.failsafe import hook
 
 MIB = 1 << 20
 
@@ -41,13 +40,13 @@ def main() -> None:
     # The recycler would ask the GPU which leases are over, so it sleeps; the test releases them itself.
     pool = cuda_ipc.MmItemMemoryPool(16 * MIB, recycle_interval=3600.0, base_gpu_id=0, consumer_count=1)
     watched = plugin.PoolMetrics(pool, registry)
-    plugin.hook(type(pool), "wrap_tensor", "AFTER", plugin.after_allocation(watched))
+    hook(type(pool), "wrap_tensor", "AFTER", plugin.after_allocation(watched))
     told: dict[str, dict[str, float]] = {}
 
     def look(moment: str) -> None:
-        watched.look()
+        watched.sample()
         told[moment] = {
-            sample.name.removeprefix("vlmserve_image_pool_"): sample.value
+            sample.name.removeprefix("vlmserve_feature_pool_"): sample.value
             for family in registry.collect()
             for sample in family.samples
             if not sample.name.endswith("_created")
@@ -64,7 +63,7 @@ def main() -> None:
         pool._pool._release_locked(next(iter(pool._pool._occupied.values())))
         pool._pool._merge_ranges_locked()
     look("one left")
-    from vlm_runtime.sglang.images import feature_bytes
+    from vlm_runtime.sglang.inside.image_metrics import feature_bytes
 
     class Item:
         feature = proxies[0]

@@ -1,7 +1,5 @@
 """How the unchanged SGLang ends when something is wrong, and what the pod says then."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 from engine.conftest import ENV, KEY, Start
 
-from vlm_runtime.processes import children, workers
+from vlm_runtime.sglang.processes import children, worker_processes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -50,7 +48,7 @@ def test_a_killed_scheduler_ends_the_pod_with_that_reason(engine: Start) -> None
     run = engine()
     run.wait_ready(450)
     (main,) = children(run.process.pid)
-    everything = workers(main)
+    everything = worker_processes(main)
     (scheduler,) = (worker for worker in everything if "scheduler" in worker.title)
     killed = time.monotonic()
     os.kill(scheduler.pid, signal.SIGKILL)

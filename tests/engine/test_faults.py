@@ -1,7 +1,5 @@
 """Faults of the kinds that a pod meets, one after the other, with the unchanged SGLang: each ends with its reason."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -14,7 +12,7 @@ from unit.inspect.hub_stand_in import Answer, hub_stand_in
 from unit.runtime.harness import Container
 
 from vlm_api.reasons import FAILURES
-from vlm_runtime.processes import Worker, children, workers
+from vlm_runtime.sglang.processes import WorkerProcess, children, worker_processes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -29,10 +27,10 @@ def with_full_shared_memory(file: str) -> list[str]:
     return ["unshare", "--mount", "--ipc", "--propagation", "private", "sh", "-c", FULL_SHARED_MEMORY, file]
 
 
-def processes(run: Container) -> tuple[int, list[Worker]]:
+def processes(run: Container) -> tuple[int, list[WorkerProcess]]:
     """The engine's main process, and its workers."""
     (main,) = children(run.process.pid)
-    return main, workers(main)
+    return main, worker_processes(main)
 
 
 def is_gone(pid: int) -> bool:
@@ -73,7 +71,7 @@ def test_weights_in_whose_place_git_lfs_left_its_pointers(engine: Start, tmp_pat
     run = engine(engine={"args": ["--model-path", str(tmp_path), *ARGS[2:]], "env": ENV})
     assert run.wait_exit(120) == 1
     assert run.failure()["reason"] == "ModelUnreadable"
-    assert run.failure()["message"].startswith(f"{tmp_path} is there, ")
+    assert run.failure()["message"].startswith(f"{tmp_path} exists, but ")
 
 
 def test_a_gated_model_without_a_token(engine: Start, tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_a_gated_model_without_a_token(engine: Start, tmp_path: Path) -> None:
         assert run.wait_exit(120) == 1
     assert run.failure()["reason"] == "ModelAccessDenied"
     assert run.failure()["message"].startswith("org/model ")
-    assert run.failure()["message"].endswith(FAILURES["ModelAccessDenied"])
+    assert FAILURES["ModelAccessDenied"] in run.failure()["message"]
 
 
 def test_a_killed_runtime_leaves_nothing_of_the_engine_behind(engine: Start) -> None:
@@ -112,7 +110,7 @@ def test_a_scheduler_that_hangs_in_an_engine_that_found_an_earlier_ones_segments
 
     scheduler = next(worker for worker in processes(run)[1] if "scheduler" in worker.title)
     os.kill(scheduler.pid, signal.SIGSTOP)
-    run.wait_for(lambda: "have answered nothing" in run.get("/readyz")[1], "unready", seconds=60)
+    run.wait_for(lambda: "have not answered" in run.get("/readyz")[1], "unready", seconds=60)
     # Whoever asks now makes the engine call itself unhealthy, until somebody asks again.
     assert run.get("/health", run.engine_port)[0] == 503
     os.kill(scheduler.pid, signal.SIGCONT)
@@ -123,7 +121,7 @@ def test_a_scheduler_that_hangs_in_an_engine_that_found_an_earlier_ones_segments
     os.kill(scheduler.pid, signal.SIGSTOP)
     assert run.wait_exit(90) == 1
     assert run.failure()["reason"] == "EngineHung"
-    assert "schedulers have answered nothing" in run.failure()["message"]
+    assert "schedulers have not answered" in run.failure()["message"]
 
 
 def test_a_server_that_hangs_in_the_next_engine(engine: Start) -> None:
@@ -133,5 +131,5 @@ def test_a_server_that_hangs_in_the_next_engine(engine: Start) -> None:
     os.kill(main, signal.SIGSTOP)
     assert run.wait_exit(120) == 1
     assert run.failure()["reason"] == "EngineHung"
-    assert "server has answered nothing" in run.failure()["message"]
+    assert "server has not answered" in run.failure()["message"]
     assert [worker.pid for worker in found if not is_gone(worker.pid)] == []

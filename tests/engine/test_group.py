@@ -1,6 +1,4 @@
-"""Two pods of one group, as a LeaderWorkerSet starts them: the head answers, the follower computes with it."""
-
-from __future__ import annotations
+"""Two pods of one group, as a LeaderWorkerSet starts them: the leader serves, the worker pod computes with it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def group(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Container]]:
-    """Head and follower, on one core each."""
+    """Head and worker, on one core each."""
     pods = [
         start_below_runtime(
             library,
@@ -31,12 +29,12 @@ def group(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[l
 
 
 def test_a_group_serves_images_and_ends_together(group: list[Container]) -> None:
-    head, follower = group
-    head.wait_ready(650)
-    follower.wait_ready(60)
-    assert head.report()["firstImageSeconds"] > 0
-    assert follower.report()["firstImageSeconds"] is None
-    assert follower.report()["phase"] == "Ready"
+    leader, worker = group
+    leader.wait_ready(650)
+    worker.wait_ready(60)
+    assert leader.report()["firstImageSeconds"] > 0
+    assert worker.report()["firstImageSeconds"] is None
+    assert worker.report()["phase"] == "Ready"
     for pod in group:
         pod.terminate()
     assert [pod.wait_exit(120) for pod in group] == [0, 0]

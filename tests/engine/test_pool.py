@@ -1,7 +1,5 @@
 """The image pool's metrics on SGLang's real classes. The machine has no GPU: its memory stands in for one's."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -16,7 +14,7 @@ from unit.runtime.harness import make_plan
 from unit.runtime.test_feature_pool import ON_CPU, POOL_FULL, RESERVED, SHARED_MEMORY_FULL
 
 from vlm_api.report import Fallback, FeaturePool
-from vlm_runtime.feature_pool import PoolWatch
+from vlm_runtime.sglang.feature_pool import FeaturePoolMonitor
 
 WORKER = Path(__file__).with_name("pool_worker.py")
 MIB = 1 << 20
@@ -71,9 +69,9 @@ def test_the_size_of_features_is_read_from_the_real_proxy(answer: dict[str, Any]
 def test_the_line_that_the_real_class_logs_of_a_full_pool_is_understood(
     worker: subprocess.CompletedProcess[str],
 ) -> None:
-    watch = PoolWatch(make_plan())
-    assert [watch.read(line) for line in worker.stderr.splitlines()].count(True) == 1
-    assert watch.seen() == FeaturePool(size_bytes=16 * MIB, fallbacks=1, logged=[Fallback.POOL_FULL])
+    watch = FeaturePoolMonitor(make_plan())
+    assert [watch.read_line(line) for line in worker.stderr.splitlines()].count(True) == 1
+    assert watch.state == FeaturePool(size_bytes=16 * MIB, fallbacks=1, logged=[Fallback.POOL_FULL])
 
 
 @pytest.mark.parametrize(

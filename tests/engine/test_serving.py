@@ -1,7 +1,5 @@
 """The unchanged SGLang below the runtime, on the CPU: it serves images, says what it uses, and ends well."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json
@@ -17,9 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from unit.runtime.harness import Container
 
 from vlm_api.plan import Setting, Source
-from vlm_runtime.image import data_url
-from vlm_runtime.images import image_counts
-from vlm_runtime.sglang import drain_file
+from vlm_operator.sglang.catalogue.releases import newest
+from vlm_runtime.sglang.engine_metrics import parse_image_counts
+from vlm_runtime.sglang.first_image import data_url
+from vlm_runtime.sglang.inside import drain_file
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,7 +27,7 @@ def planned(name: str, value: object) -> Setting:
     return Setting(name=name, value=value, applied=True, source=Source.USER, rule="user", reason="for the test")
 
 
-def left_alone(name: str, expected: object) -> Setting:
+def engine_default(name: str, expected: object) -> Setting:
     return Setting(name=name, applied=False, expected=expected, source=Source.ENGINE, rule="r", reason="for the test")
 
 
@@ -42,9 +41,9 @@ def serving(engine: Start) -> Container:
         planned("attention_backend", "torch_native"),
         planned("radix_eviction_policy", "priority"),  # not passed to the engine, so it must show
         planned("TORCHDYNAMO_DISABLE", "1"),  # a variable of PyTorch, of which SGLang says nothing
-        left_alone("mm_feature_transport", "cpu"),
-        left_alone("prefill_decode_interval", 0),
-        left_alone("page_size", 64),  # the engine takes another
+        engine_default("mm_feature_transport", "cpu"),
+        engine_default("prefill_decode_interval", 0),
+        engine_default("page_size", 64),  # the engine takes another
     ]
     run = engine(settings=settings)
     run.wait_ready(450)
@@ -87,7 +86,7 @@ def test_the_report_tells_what_the_engine_really_uses(serving: Container) -> Non
     report = serving.report()
     assert report["phase"] == "Ready"
     assert report["ready"] is True
-    assert report["engineVersion"] == "0.5.23"
+    assert report["engineVersion"] == newest()
     assert 0 < report["firstImageSeconds"] < 60
     assert {s["name"]: (s["effective"], s["agrees"]) for s in report["settings"]} == {
         "max_running_requests": (8, True),
@@ -96,9 +95,9 @@ def test_the_report_tells_what_the_engine_really_uses(serving: Container) -> Non
         "attention_backend": ("torch_native", True),
         "radix_eviction_policy": ("lru", False),
     }
-    assert report["asked"] is True
-    assert report["notTold"] == ["TORCHDYNAMO_DISABLE"]
-    assert {s["name"]: (s["effective"], s["agrees"]) for s in report["leftAlone"]} == {
+    assert report["settingsRead"] is True
+    assert report["notReported"] == ["TORCHDYNAMO_DISABLE"]
+    assert {s["name"]: (s["effective"], s["agrees"]) for s in report["engineDefaults"]} == {
         "mm_feature_transport": ("cpu", True),
         "prefill_decode_interval": (0, True),
         "page_size": (1, False),
@@ -172,7 +171,7 @@ def test_images_are_counted_beside_the_engines_own_metrics(serving: Container) -
     shown = [*fresh[:3], fresh[0], fresh[3], fresh[3]]
     assert grown["vlmserve_image_feature_bytes_total"] == sum(24 * width * height for width, height in shown)
     serving.wait_for(lambda: serving.report()["images"] is not None, "counted by the runtime")
-    assert image_counts(added_metrics(serving).encode()) == tuple(
+    assert parse_image_counts(added_metrics(serving).encode()) == tuple(
         added(serving)[f"vlmserve_images_{what}_total"] for what in ("received", "repeated")
     )
     sent = [len(base64.b64decode(data_url(*size).partition(",")[2])) for size in shown]
@@ -189,7 +188,7 @@ def test_the_vision_tower_is_timed_in_the_process_that_runs_it(serving: Containe
 
 
 def test_without_a_gpu_there_is_no_series_of_its_pool(serving: Container) -> None:
-    assert "image_pool" not in added_metrics(serving)
+    assert "feature_pool" not in added_metrics(serving)
     assert "no metrics of" not in serving.log()
     assert "vlm_runtime_nvml_up 0.0" in serving.get("/metrics")[1]
 
@@ -220,7 +219,21 @@ def test_control_paths_are_closed_to_other_pods_and_open_inside(serving: Contain
 def test_a_file_of_the_pod_is_no_image(serving: Container, url: str) -> None:
     status, body = ask_about(serving, url)
     assert status == 400
-    assert b"files are not taken" in body
+    assert b"requests may not name files" in body
+
+
+def test_what_is_beyond_the_limits_is_refused_before_it_is_decoded(serving: Container) -> None:
+    huge = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (65_500).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"
+    status, body = ask_about(serving, "data:image/png;base64," + base64.b64encode(huge).decode())
+    assert (status, b"4290250000 pixels" in body) == (400, True)
+    answer = ask(serving, images=((28, 28),) * 33)
+    assert (answer.status, b"33 images, and the service accepts 32" in answer.read()) == (400, True)
+    connection = http.client.HTTPConnection("127.0.0.1", serving.engine_port, timeout=30)
+    connection.putrequest("POST", "/v1/chat/completions")
+    connection.putheader("Authorization", f"Bearer {KEY}")
+    connection.putheader("Content-Length", str((64 << 20) + 1))
+    connection.endheaders()
+    assert connection.getresponse().status == 413
 
 
 def test_a_client_who_writes_that_the_port_is_taken_into_the_log_ends_nothing(serving: Container) -> None:

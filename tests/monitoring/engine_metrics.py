@@ -1,10 +1,8 @@
-"""The engine's own metrics: what its source registers, and the committed list of it.
+"""The engine's metrics: those that its source registers, and the committed list of them.
 
-``python tests/monitoring/engine_metrics.py PATH/TO/sglang > tests/monitoring/engine-metrics.tsv`` writes the list anew,
-from the package as its wheel has it. A test of the conformance suite compares the two.
+``python tests/monitoring/engine_metrics.py PATH/TO/sglang > tests/monitoring/engine-metrics.tsv`` regenerates the list
+from the package in the wheel. A test of the conformance suite compares the two.
 """
-
-from __future__ import annotations
 
 import ast
 import sys
@@ -17,7 +15,7 @@ PREFIX = "sglang:"
 
 
 def registered(package: Path) -> dict[str, str]:
-    """Metric name -> type of every metric that the server's source makes under a name of its own."""
+    """Metric name -> type of every metric with a literal name in the server's source."""
     found: dict[str, str] = {}
     for path in sorted((package / "srt").rglob("*.py")):
         text = path.read_text(errors="replace")
@@ -45,8 +43,7 @@ def listed() -> dict[str, str]:
 
 
 def main(package: Path) -> None:
-    version = next(iter(package.parent.glob("sglang-*.dist-info"))).stem.split("-")[1]
-    print(f"# Metrics of SGLang {version}, from its source; made by tests/monitoring/engine_metrics.py.")
+    print("# Metrics of the newest catalogued SGLang, from its source; made by tests/monitoring/engine_metrics.py.")
     for name, kind in registered(package).items():
         print(f"{name}\t{kind}")
 

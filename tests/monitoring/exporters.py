@@ -1,6 +1,4 @@
-"""Stand-ins for the three exporters: every metric of each, counting on with every scrape."""
-
-from __future__ import annotations
+"""Fakes of the three exporters with every metric; counters increase with every scrape."""
 
 import itertools
 import threading
@@ -14,12 +12,12 @@ from monitoring.everything import of_the_engine, of_the_operator, of_the_runtime
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
 _BOUNDS = ("0.1", "1", "+Inf")
-# Labels that the queries look at; all other metrics of the engine get those of its scheduler.
+# Labels that the queries use; all other engine metrics get the scheduler's labels.
 _LABELS = {"sglang:http_responses_total": 'endpoint="/v1/chat/completions",method="POST",status_code="200"'}
 
 
 def engine() -> Callable[[], str]:
-    """The engine's own metrics by its list, and what our plugins add."""
+    """The engine's metrics from the committed list, and the plugins' metrics."""
     ours, scrapes = of_the_engine(), itertools.count(1)
 
     def text() -> str:
@@ -38,7 +36,7 @@ def runtime() -> Callable[[], str]:
 
 
 def operator() -> Callable[[], str]:
-    """The operator, with its process."""
+    """The operator with its process metrics."""
     own = of_the_operator()
 
     def text() -> str:
@@ -49,7 +47,7 @@ def operator() -> Callable[[], str]:
 
 
 def counted(registry: CollectorRegistry) -> None:
-    """One more for each counter, and one more observation for each histogram."""
+    """Increments each counter and adds an observation to each histogram."""
     for collector in list(registry._collector_to_names):
         kind = getattr(collector, "_type", "")
         children = collector._metrics.values() if getattr(collector, "_labelnames", ()) else [collector]
@@ -72,13 +70,13 @@ def _lines(name: str, kind: str, number: int) -> Iterator[str]:
 
 
 def negotiated(text: str, accept: str) -> str:
-    """The engine's names as its client library writes them: without the colon, unless Prometheus takes any name."""
+    """The names as the engine's client library writes them: without the colon, unless Prometheus accepts UTF-8 names."""
     return text.replace("sglang:", "sglang_") if "openmetrics" in accept and "allow-utf-8" not in accept else text
 
 
 @contextmanager
 def served(text: Callable[[], str]) -> Iterator[int]:
-    """Serves it on a port of the loopback address."""
+    """Serves the text on a loopback port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -90,7 +88,7 @@ def served(text: Callable[[], str]) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Not into the test's output."""
+            """Keeps requests out of the test output."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

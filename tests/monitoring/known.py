@@ -1,6 +1,4 @@
-"""Every metric that rules and dashboards may ask for, and the one place where it is exported."""
-
-from __future__ import annotations
+"""Every metric that rules and dashboards may query, from the code that exports it."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -12,7 +10,7 @@ from prometheus_client import PROCESS_COLLECTOR
 
 HISTOGRAM = ("_bucket", "_sum", "_count")
 OF_PROMETHEUS = ("up", "ALERTS")
-# The operator serves them from prometheus_client's own registry, which `everything` does not use.
+# The operator serves them from prometheus_client's default registry, which `everything` does not use.
 OF_EVERY_PROCESS = tuple(s.name for family in PROCESS_COLLECTOR.collect() for s in family.samples)
 
 

@@ -1,6 +1,4 @@
-"""Which metrics a PromQL query asks for."""
-
-from __future__ import annotations
+"""The metrics in a PromQL query."""
 
 import re
 
@@ -27,7 +25,7 @@ _NAME = re.compile(r"(?<![\w:.])[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 def metrics_of(query: str) -> set[str]:
-    """Names of metrics in it, with the suffixes that histograms add."""
+    """Names of the metrics in the query, with histogram suffixes."""
     for part in (_STRINGS, _LABELS, _RANGES, _GROUPING):
         query = part.sub(" ", query)
     found = set()

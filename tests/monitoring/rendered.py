@@ -1,6 +1,4 @@
-"""What the chart gives to Prometheus and Grafana."""
-
-from __future__ import annotations
+"""The chart's objects for Prometheus and Grafana."""
 
 import json
 from functools import cache
@@ -23,7 +21,7 @@ EVERYTHING: dict[str, Any] = {
 
 @cache
 def manifests() -> tuple[Manifest, ...]:
-    """All objects of the chart with everything of monitoring turned on."""
+    """All objects of the chart with all monitoring enabled."""
     if not tool("helm").is_file():
         build.build(["helm"])
     return tuple(render_chart(EVERYTHING))
@@ -31,8 +29,7 @@ def manifests() -> tuple[Manifest, ...]:
 
 def groups() -> list[dict[str, Any]]:
     """The groups of the PrometheusRule."""
-    found: list[dict[str, Any]] = only(list(manifests()), "PrometheusRule")["spec"]["groups"]
-    return found
+    return only(list(manifests()), "PrometheusRule")["spec"]["groups"]
 
 
 def rules() -> list[dict[str, Any]]:
@@ -46,7 +43,7 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def recorded() -> set[str]:
-    """Names that recording rules make."""
+    """Names of the recording rules."""
     return {rule["record"] for rule in rules() if "record" in rule}
 
 

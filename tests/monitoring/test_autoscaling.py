@@ -1,6 +1,4 @@
-"""The adapter's rules in docs/autoscaling.md give the autoscaler, for each pod, the number that it asks for by name."""
-
-from __future__ import annotations
+"""The adapter's rules in docs/autoscaling.md serve the metric that the autoscaler queries for each pod."""
 
 import re
 from pathlib import Path
@@ -12,7 +10,7 @@ from monitoring.known import known
 from monitoring.promql import metrics_of
 from monitoring.promtool import promtool
 
-from vlm_operator.render.objects import IN_FLIGHT_METRIC
+from vlm_operator.manifests.workload import IN_FLIGHT_METRIC
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "autoscaling.md").read_text()
 BLOCKS = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
@@ -21,7 +19,7 @@ POD = 'namespace="ml",vlmservice="vlm",endpoint="http"'
 
 
 def asked(rule: dict[str, Any], group: str) -> str:
-    """The query that the adapter makes of a rule when an autoscaler asks for the pods a and b, as its templates say."""
+    """The adapter's query for a rule if an autoscaler requests the pods a and b."""
     series = rule["seriesQuery"].partition("{")[0]
     values = {"Series": series, "LabelMatchers": 'namespace="ml",pod=~"a|b"', "GroupBy": group}
     query: str = rule["metricsQuery"]
@@ -32,7 +30,7 @@ def asked(rule: dict[str, Any], group: str) -> str:
 
 
 def answers(tmp_path: Path, query: str, series: dict[str, str], expected: dict[str, float]) -> str:
-    """What promtool finds wrong with the expectation: pod -> value, of the query over the series."""
+    """The errors of promtool if the query over the series does not give ``expected``: pod -> value."""
     samples = [{"labels": f'{{pod="{pod}"}}' if pod else "{}", "value": value} for pod, value in expected.items()]
     test = {
         "interval": "15s",
@@ -45,16 +43,16 @@ def answers(tmp_path: Path, query: str, series: dict[str, str], expected: dict[s
     return done.stdout + done.stderr if done.returncode else ""
 
 
-def test_the_pods_own_metric_is_served_under_its_name(tmp_path: Path) -> None:
+def test_the_plugin_s_metric_is_served_under_its_name(tmp_path: Path) -> None:
     assert PLUGIN["seriesQuery"].startswith(f"{IN_FLIGHT_METRIC}{{")
-    assert "name" not in PLUGIN, "without a name the series' own is used"
+    assert "name" not in PLUGIN, "without a name, the metric keeps the name of the series"
     series = {
         f'{IN_FLIGHT_METRIC}{{{POD},pod="{pod}"}}': f"{value}x40" for pod, value in (("a", 3), ("b", 5), ("c", 7))
     }
     assert answers(tmp_path, asked(PLUGIN, "pod"), series, {"a": 3, "b": 5}) == ""
 
 
-def test_an_engine_without_it_is_counted_by_its_own_gauges_once_for_all_ranks(tmp_path: Path) -> None:
+def test_an_engine_without_the_plugin_uses_its_gauges_once_for_all_ranks(tmp_path: Path) -> None:
     assert ENGINE["name"] == {"as": IN_FLIGHT_METRIC}
     series = {
         f'sglang:{name}{{{POD},pod="a",tp_rank="{rank}"}}': f"{value}x40"
@@ -64,7 +62,7 @@ def test_an_engine_without_it_is_counted_by_its_own_gauges_once_for_all_ranks(tm
     assert answers(tmp_path, asked(ENGINE, "pod"), series, {"a": 42}) == ""
 
 
-def test_a_rule_for_engines_without_it_leaves_the_others_their_own_number(tmp_path: Path) -> None:
+def test_the_engine_rule_keeps_the_plugin_s_value_of_other_pods(tmp_path: Path) -> None:
     series = {
         f'{IN_FLIGHT_METRIC}{{{POD},pod="a"}}': "9x40",
         **{f'sglang:num_running_reqs{{{POD},pod="{pod}"}}': "3x40" for pod in ("a", "b")},
@@ -73,16 +71,16 @@ def test_a_rule_for_engines_without_it_leaves_the_others_their_own_number(tmp_pa
     assert answers(tmp_path, asked(ENGINE, "pod"), series, {"a": 9, "b": 4}) == ""
 
 
-def test_pods_of_which_nothing_is_known_have_no_value_rather_than_none_in_flight(tmp_path: Path) -> None:
+def test_pods_without_series_have_no_value_rather_than_zero(tmp_path: Path) -> None:
     for rule in (PLUGIN, ENGINE):
         assert answers(tmp_path, asked(rule, "pod"), {}, {}) == ""
 
 
-def test_a_scaler_by_query_asks_for_the_sum_of_a_service(tmp_path: Path) -> None:
+def test_a_scaler_query_sums_the_pods_of_a_service(tmp_path: Path) -> None:
     (scaled,) = [block for block in BLOCKS if block.get("kind") == "ScaledObject"]
     (trigger,) = scaled["spec"]["triggers"]
     query = trigger["metadata"]["query"]
-    assert trigger["metadata"]["ignoreNullValues"] == "false", "pods that are not scraped are no idle pods"
+    assert trigger["metadata"]["ignoreNullValues"] == "false", "pods that are not scraped are not idle"
     series = {
         f'{IN_FLIGHT_METRIC}{{namespace="default",vlmservice="{service}",pod="{service}-{pod}"}}': "4x40"
         for service in ("qwen3-vl", "other")
@@ -92,5 +90,5 @@ def test_a_scaler_by_query_asks_for_the_sum_of_a_service(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("rule", [PLUGIN, ENGINE], ids=["plugin", "engine"])
-def test_a_rule_asks_for_metrics_that_are_exported(rule: dict[str, Any]) -> None:
+def test_a_rule_queries_exported_metrics(rule: dict[str, Any]) -> None:
     assert metrics_of(asked(rule, "pod")) - known() == set()

@@ -1,6 +1,4 @@
-"""Every dashboard is made from its source, asks only for metrics that exist, and can be read by Prometheus and people."""
-
-from __future__ import annotations
+"""Every dashboard is up to date, queries only existing metrics, and has valid queries and descriptions."""
 
 import sys
 from collections.abc import Iterator
@@ -17,13 +15,11 @@ from monitoring.promtool import promtool
 from monitoring.rendered import dashboards
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-NEEDS_A_GPU = ("vlm_runtime_gpu_", "vlmserve_image_pool_", "vlmservice:image_pool_")
+NEEDS_A_GPU = ("vlm_runtime_gpu_", "vlmserve_feature_pool_", "vlmservice:feature_pool_")
 
 
 def generate() -> ModuleType:
     spec = spec_from_file_location("chart_generate", REPOSITORY / "charts" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -42,12 +38,12 @@ def filled_in(query: str) -> str:
     return query.replace("$__rate_interval", "5m").replace("$namespace", "ml").replace("$vlmservice", "vlm")
 
 
-def test_what_the_chart_holds_twice_is_up_to_date() -> None:
+def test_the_generated_files_of_the_chart_are_up_to_date() -> None:
     outdated = [str(path) for path, content in generate().files().items() if path.read_text() != content]
     assert not outdated, "run `make chart`"
 
 
-def test_a_value_without_a_comment_is_found() -> None:
+def test_a_value_without_a_comment_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"a\.b has no comment"):
         generate().readme("#\na:\n  b: 1\n", {"name": "", "description": "", "kubeVersion": ""})
 
@@ -57,7 +53,7 @@ def test_there_is_a_dashboard_for_a_service_a_fleet_and_the_operator() -> None:
 
 
 @pytest.mark.parametrize("panel", list(panels()))
-def test_a_panel_asks_for_metrics_that_are_exported(panel: dict[str, Any]) -> None:
+def test_a_panel_queries_exported_metrics(panel: dict[str, Any]) -> None:
     assert panel["targets"]
     for target in panel["targets"]:
         asked = metrics_of(filled_in(target["expr"]))
@@ -66,14 +62,14 @@ def test_a_panel_asks_for_metrics_that_are_exported(panel: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("panel", list(panels()))
-def test_a_panel_says_what_it_shows_and_whether_it_needs_a_gpu(panel: dict[str, Any]) -> None:
+def test_a_panel_has_a_description_that_states_whether_it_needs_a_gpu(panel: dict[str, Any]) -> None:
     asked = {name for target in panel["targets"] for name in metrics_of(filled_in(target["expr"]))}
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]
     assert ("Needs a GPU." in panel["description"]) == any(name.startswith(NEEDS_A_GPU) for name in asked)
 
 
-def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
+def test_every_query_is_valid(tmp_path: Path) -> None:
     queries = {filled_in(t["expr"]) for d in dashboards().values() for p in d["panels"] for t in p.get("targets", [])}
     rules = [{"record": f"query_{number}", "expr": query} for number, query in enumerate(sorted(queries))]
     assert len(rules) > 50
@@ -83,7 +79,7 @@ def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_panels_do_not_cover_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     for name, dashboard in dashboards().items():
         taken: dict[tuple[int, int], str] = {}
         for panel in dashboard["panels"]:

@@ -1,9 +1,7 @@
-"""A real Prometheus with the chart's rules over stand-ins of every exporter: each panel shows something, GPU or not.
+"""A real Prometheus with the chart's rules and a fake of every exporter: each panel shows data.
 
-That a real engine, runtime and operator fill the panels that need no GPU is asked in tests/e2e.
+tests/e2e checks the panels that need no GPU with a real engine, runtime and operator.
 """
-
-from __future__ import annotations
 
 import json
 import subprocess
@@ -64,7 +62,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def until(url: str, query: str) -> list[dict[str, Any]]:
-    """The first answer that is not empty, also while Prometheus still starts."""
+    """The first result that is not empty. Waits until Prometheus has started."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:
@@ -76,14 +74,14 @@ def until(url: str, query: str) -> list[dict[str, Any]]:
         time.sleep(0.5)
 
 
-def test_every_target_of_the_pod_monitors_is_scraped_under_its_service_s_name(prometheus: str) -> None:
+def test_every_target_of_the_pod_monitors_is_scraped_with_its_service_s_labels(prometheus: str) -> None:
     assert until(prometheus, "count(up) == 3")
     found = {s["metric"]["endpoint"]: s["metric"] for s in until(prometheus, 'up{vlmservice="vlm"} == 1')}
     assert found.keys() == {"http", "runtime"}
     assert {(m["namespace"], m["pod"], m["vlmplan"]) for m in found.values()} == {("ml", "vlm-0", "0123456789")}
 
 
-def test_every_panel_shows_something_where_everything_is_exported(prometheus: str) -> None:
+def test_every_panel_shows_data_if_every_metric_is_exported(prometheus: str) -> None:
     assert until(prometheus, "up == 1")
     asked = list(monitoring.panels(list(manifests()), "ml", "vlm"))
     everywhere = [replace(panel, needs_gpu=False) for panel in asked]

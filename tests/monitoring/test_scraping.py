@@ -1,15 +1,12 @@
-"""What Prometheus is told to scrape: both PodMonitors of services give the labels that rules and dashboards go by."""
-
-from __future__ import annotations
+"""Scrape configuration: both PodMonitors of services set the labels that rules and dashboards use."""
 
 import pytest
 from chart.rendering import ChartError, Manifest, render_chart
 from monitoring.rendered import EVERYTHING, manifests
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import choose_encoder
-from unit.render.samples import plan, service
 
-from vlm_operator.render.objects import objects
+from vlm_operator.manifests.monitor import pod_monitor
 
 MONITORING = {"PodMonitor", "PrometheusRule"}
 
@@ -19,10 +16,8 @@ def monitor_of_services(rendered: list[Manifest]) -> Manifest:
     return found
 
 
-def test_the_chart_s_and_a_service_s_own_pod_monitor_ask_alike_and_give_the_same_labels_and_names() -> None:
-    (own,) = [
-        o for o in objects(plan(), {"spec": {}}, service(metrics={"podMonitor": True})) if o["kind"] == "PodMonitor"
-    ]
+def test_the_chart_s_and_a_service_s_own_pod_monitor_have_the_same_endpoints() -> None:
+    own = pod_monitor("vlm")
     of_chart = monitor_of_services(list(manifests()))
 
     def named(monitor: Manifest) -> dict[str, tuple[object, object, object]]:
@@ -33,8 +28,8 @@ def test_the_chart_s_and_a_service_s_own_pod_monitor_ask_alike_and_give_the_same
     assert named(own).keys() == {"http", "runtime"}
 
 
-def test_the_engine_s_client_library_still_changes_names_for_prometheus_2() -> None:
-    # When this no longer holds, the PodMonitors' metricRelabelings are of no use any more.
+def test_the_engine_s_client_library_still_renames_metrics_for_prometheus_2() -> None:
+    # If this fails, the PodMonitors' metricRelabelings are no longer needed.
     own = CollectorRegistry()
     Gauge("sglang:num_running_reqs", "As the engine names it.", registry=own)
     of_2, of_3 = (
@@ -44,17 +39,17 @@ def test_the_engine_s_client_library_still_changes_names_for_prometheus_2() -> N
     assert b"\nsglang:num_running_reqs 0.0" in of_3(own)
 
 
-def test_the_chart_s_pod_monitor_looks_where_the_operator_serves() -> None:
+def test_the_chart_s_pod_monitor_selects_the_watched_namespaces() -> None:
     assert monitor_of_services(list(manifests()))["spec"]["namespaceSelector"] == {"any": True}
     some = monitor_of_services(render_chart({**EVERYTHING, "watchNamespaces": ["a", "b"]}))
     assert some["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
 
 
-def test_a_cluster_without_the_prometheus_operator_gets_none_of_its_kinds() -> None:
+def test_without_the_prometheus_operator_none_of_its_kinds_are_rendered() -> None:
     assert not MONITORING & {m["kind"] for m in render_chart()}
 
 
-def test_a_cluster_with_it_gets_rules_dashboards_and_the_operator_s_own_monitor() -> None:
+def test_with_the_prometheus_operator_rules_dashboards_and_the_monitor_are_rendered() -> None:
     versions = [f"monitoring.coreos.com/v1/{kind}" for kind in MONITORING]
     found = render_chart(api_versions=versions)
     assert [m["metadata"]["name"] for m in found if m["kind"] == "PodMonitor"] == ["vlm-operator"]
@@ -62,7 +57,7 @@ def test_a_cluster_with_it_gets_rules_dashboards_and_the_operator_s_own_monitor(
     assert [m for m in found if "grafana_dashboard" in m["metadata"].get("labels", {})]
 
 
-def test_an_alert_that_is_not_wanted_is_left_out() -> None:
+def test_a_disabled_alert_is_omitted() -> None:
     values = {"monitoring": {"rules": {"enabled": True, "disabled": ["VLMHardwareDrift"]}}}
     (rule,) = [m for m in render_chart(values) if m["kind"] == "PrometheusRule"]
     names = {r.get("alert") for group in rule["spec"]["groups"] for r in group["rules"]}
@@ -70,7 +65,7 @@ def test_an_alert_that_is_not_wanted_is_left_out() -> None:
     assert "VLMServicesFailing" in names
 
 
-def test_an_alert_that_is_not_there_cannot_be_left_out() -> None:
+def test_disabling_an_unknown_alert_is_an_error() -> None:
     values = {"monitoring": {"rules": {"enabled": True, "disabled": ["VLMHardwareDrifts"]}}}
-    with pytest.raises(ChartError, match="no alert VLMHardwareDrifts"):
+    with pytest.raises(ChartError, match="unknown alert VLMHardwareDrifts"):
         render_chart(values)

@@ -12,14 +12,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Objects without a namespace: a release that watches some namespaces only may have namesakes in others. No name of a
-release or namespace has a colon. Who watches all is alone, and keeps the plain name. */}}
+{{/* Names of cluster-wide objects. Releases with watchNamespaces may have the same name in other namespaces, so theirs include
+the namespace after a colon, which no release or namespace name contains. */}}
 {{- define "vlm-operator.clusterWideName" -}}
 {{- include "vlm-operator.fullname" . -}}
 {{- with .Values.watchNamespaces -}}:{{ $.Release.Namespace }}{{- end -}}
 {{- end -}}
 
-{{/* Operators that watch all namespaces take turns, whatever their releases are called; others only with their own kind. */}}
+{{/* Operators that watch all namespaces share one Lease, whatever their release; others have one per release. */}}
 {{- define "vlm-operator.leaseName" -}}
 {{- if .Values.watchNamespaces -}}{{ include "vlm-operator.fullname" . }}{{- else -}}vlm-operator{{- end -}}
 {{- end -}}
@@ -28,13 +28,13 @@ release or namespace has a colon. Who watches all is alone, and keeps the plain 
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "vlm-operator.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
-{{- required "serviceAccount.name: say which ServiceAccount to use, since serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.name: name an existing ServiceAccount, because serviceAccount.create is false" .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 
-{{/* A digest wins over a tag; the same reference goes to the pods' init containers. */}}
+{{/* A digest overrides the tag. The init containers of services use the same image. */}}
 {{- define "vlm-operator.image" -}}
-{{- $repository := required "image.repository: no image of the operator is published yet; build it from the Dockerfile, push it where the nodes can pull it, and give its name here (docs/install.md)" .Values.image.repository -}}
+{{- $repository := required "image.repository: no image is published yet. Build one from the Dockerfile, push it to a registry that your nodes can use, and set its name (docs/install.md)" .Values.image.repository -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" $repository .Values.image.digest -}}
 {{- else -}}
@@ -55,13 +55,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 
-{{/* (root, wish, kind of the Prometheus operator): "true" where it is wished for, or Auto and the cluster has the kind. */}}
-{{- define "vlm-operator.wanted" -}}
+{{/* (root, value, kind of the Prometheus Operator): "true" if the value is true, or Auto and the cluster has the kind. */}}
+{{- define "vlm-operator.enabled" -}}
 {{- $root := index . 0 -}}
-{{- $wish := index . 1 -}}
-{{- if eq (toString $wish) "Auto" -}}
+{{- $value := index . 1 -}}
+{{- if eq (toString $value) "Auto" -}}
 {{- $root.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" (index . 2)) -}}
 {{- else -}}
-{{- $wish -}}
+{{- $value -}}
 {{- end -}}
 {{- end -}}

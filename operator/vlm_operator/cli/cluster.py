@@ -1,6 +1,4 @@
-"""What the commands read from the cluster. Imports the Kubernetes client, which takes a while to load."""
-
-from __future__ import annotations
+"""What the commands read from the cluster. Imports the Kubernetes client, which is slow to load."""
 
 import argparse
 import re
@@ -12,29 +10,29 @@ from typing import Final
 
 from vlm_api.names import LABEL_COMPONENT, LABEL_SERVICE
 from vlm_api.status import VLMService
-from vlm_operator.cli.errors import ClusterError, InvalidInputs
+from vlm_operator.checks.shared_claims import shared_claims
 from vlm_operator.cli.inputs import ClusterObjects
 from vlm_operator.documents import Document
+from vlm_operator.errors import ClusterError, InvalidInputs
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, configure, context_namespace
-from vlm_operator.render.names import ENGINE
-from vlm_operator.resolve.claims import shared_claims
+from vlm_operator.manifests.names import ENGINE
 
-# What a path to an object may end with. Which names a VLMService may have, the API server knows.
+# Characters that are safe in an API path. The API server knows which names a VLMService may have.
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A cluster, as the user's kubeconfig and flags name it."""
+    """A cluster and namespace, chosen by kubeconfig and flags."""
 
     client: Client
     namespace: str
-    """What the flag says, else the context's."""
+    """From the flag, else from the context."""
 
     def objects(self) -> ClusterObjects:
-        """Nodes, devices and the pods that use them. Raises ClusterError."""
-        with asking():
+        """Nodes, ResourceSlices and running pods. Raises ClusterError."""
+        with cluster_errors():
             return ClusterObjects(
                 nodes=tuple(self.client.list(kinds.NODE)),
                 slices=tuple(
@@ -45,34 +43,35 @@ class Connection:
             )
 
     def claims(self, services: Iterable[VLMService]) -> Iterator[Document]:
-        """PersistentVolumeClaims that several pods of a service share. Those that cannot be read are left out: a plan is
-        made without them, and says so."""
+        """PersistentVolumeClaims that several pods of a service share. Unreadable ones are left out; a finding reports it."""
         for namespace, name in sorted({(s.namespace, name) for s in services for name in shared_claims(s.spec)}):
             with suppress(ApiError):
-                found = self.client.get(kinds.PERSISTENT_VOLUME_CLAIM, namespace, name)
-                yield from [found] if found is not None else []
+                claim = self.client.get(kinds.PERSISTENT_VOLUME_CLAIM, namespace, name)
+                yield from [claim] if claim is not None else []
 
     def service(self, name: str) -> Document:
-        """The VLMService of that name. Raises ClusterError where there is none, InvalidInputs where none can have it."""
+        """A VLMService by name. Raises ClusterError if it does not exist, InvalidInputs if the name is invalid."""
         if not NAME.fullmatch(name):
-            raise InvalidInputs([f"NAME: is \"{name}\", but a VLMService has lower-case letters, digits and '-' in it"])
-        with asking():
+            raise InvalidInputs([f"NAME: is \"{name}\", but must consist of lower-case letters, digits and '-'"])
+        with cluster_errors():
             if not self.client.serves(kinds.VLM_SERVICE):
-                raise ClusterError("the cluster does not know VLMServices: install the operator's chart first")
-            found = self.client.get(kinds.VLM_SERVICE, self.namespace, name)
-        if found is None:
+                raise ClusterError(
+                    "the VLMService CRD is not installed in this cluster: install the vlm-operator chart first"
+                )
+            service = self.client.get(kinds.VLM_SERVICE, self.namespace, name)
+        if service is None:
             raise ClusterError(
-                f"there is no VLMService {name} in namespace {self.namespace}: `kubectl get vlms -A` lists all of them"
+                f"VLMService {name} not found in namespace {self.namespace}: list all with `kubectl get vlms -A`"
             )
-        return found
+        return service
 
     def pods(self, name: str) -> list[Document]:
-        """The engine's pods of a VLMService, by name. Raises ClusterError."""
-        with asking():
-            found = self.client.list(
+        """The engine pods of a VLMService, sorted by name. Raises ClusterError."""
+        with cluster_errors():
+            pods = self.client.list(
                 kinds.POD, self.namespace, labels=f"{LABEL_SERVICE}={name},{LABEL_COMPONENT}={ENGINE}"
             )
-        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+        return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
     def _running_pods(self) -> list[Document]:
         try:
@@ -80,21 +79,21 @@ class Connection:
         except ApiError as error:
             if error.status != 403:
                 raise
-            print("note: the pods of other namespaces cannot be seen: every device counts as free", file=sys.stderr)
+            print("note: no permission to list pods in all namespaces: every GPU counts as free", file=sys.stderr)
             return []
 
 
 def connect(options: argparse.Namespace) -> Connection:
-    """The cluster that kubectl would speak to. Raises ClusterError where no kubeconfig can be used."""
-    with asking():
+    """The cluster that kubectl would use. Raises ClusterError without a usable kubeconfig."""
+    with cluster_errors():
         configure(options.kubeconfig, options.context)
     namespace = options.namespace or context_namespace(options.kubeconfig, options.context)
     return Connection(Client(), namespace)
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """What the API server refuses ends the command with its words."""
+def cluster_errors() -> Iterator[None]:
+    """Turns API errors into ClusterError."""
     try:
         yield
     except ApiError as error:

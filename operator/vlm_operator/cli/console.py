@@ -1,30 +1,44 @@
-"""The terminal: colours where they are wanted, a width that fits, and small pieces that all tables share."""
-
-from __future__ import annotations
+"""The terminal: colours, width, and the pieces that all tables share."""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-# Width for files and pipes, where there is no terminal to ask.
+from vlm_api.bounds import harmless
+
+# Width of output to files and pipes.
 PIPE_WIDTH = 120
-# The narrowest column in which a sentence can be read, and the widest that a value takes of a table.
-LEAST_SENTENCE = 24
-WIDEST_VALUE = 26
+# The narrowest column for a sentence, and the widest for a value.
+MIN_SENTENCE_WIDTH = 24
+MAX_VALUE_WIDTH = 26
 INDENT = "  "
 
 
+class _HarmlessConsole(Console):
+    """A terminal on which no text acts: rich's own controls pass, those in a status, a spec or a report are written out."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """A string, escaped before it is measured, so that no cell is cut."""
+        return super().render_str(harmless(text), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is written, piece by piece."""
+        for piece in super().render(renderable, options):
+            yield piece if piece.control else Segment(harmless(piece.text), piece.style)
+
+
 def make_console() -> Console:
-    """Standard output. NO_COLOR and TERM=dumb are respected; without a terminal there are no colours."""
+    """Standard output. Respects NO_COLOR and TERM=dumb; no colours without a terminal."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(width=width, markup=False, highlight=False, emoji=False)
+    return _HarmlessConsole(width=width, markup=False, highlight=False, emoji=False)
 
 
 def heading(text: str) -> Text:
@@ -33,7 +47,7 @@ def heading(text: str) -> Text:
 
 
 def pairs(rows: list[tuple[str, RenderableType]]) -> Table:
-    """Names and values below one another."""
+    """A grid of names and values."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -43,10 +57,7 @@ def pairs(rows: list[tuple[str, RenderableType]]) -> Table:
 
 
 def columns(*names: str, last_wraps: bool = True) -> Table:
-    """A table without lines, so that it can be cut and searched.
-
-    The first column is never broken; the last one takes what is left of the width.
-    """
+    """A table without lines. The first column never wraps; the last one takes the remaining width."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for index, name in enumerate(names):
         first, last = index == 0, index == len(names) - 1
@@ -56,8 +67,8 @@ def columns(*names: str, last_wraps: bool = True) -> Table:
 
 
 def settings_table(console: Console, names: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-    """Rows with a name first and a sentence last: a table; below one another where the sentences would get no room."""
-    if _sentence_room(console, names, rows) >= LEAST_SENTENCE:
+    """Rows with a name first and a sentence last: a table, or stacked lines if the terminal is too narrow."""
+    if _sentence_room(console, names, rows) >= MIN_SENTENCE_WIDTH:
         table = columns(*names)
         for first, *others in rows:
             table.add_row(INDENT + str(first), *others)
@@ -73,13 +84,13 @@ def settings_table(console: Console, names: Sequence[str], rows: Sequence[Sequen
 
 
 def _sentence_room(console: Console, names: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> int:
-    """Columns of the terminal that names and values leave; long values are folded, names never."""
+    """Width left for the sentence. Long values wrap, names never do."""
     first, *values, _ = [max(cell_len(str(cell)) + 2 for cell in column) for column in zip(names, *rows, strict=True)]
-    return console.width - len(INDENT) - first - sum(min(width, WIDEST_VALUE) for width in values)
+    return console.width - len(INDENT) - first - sum(min(width, MAX_VALUE_WIDTH) for width in values)
 
 
 def indented(text: str | Text, steps: int = 1) -> Padding:
-    """A text of any length, all of its lines that far in."""
+    """A text with every line indented."""
     return Padding(Text(text) if isinstance(text, str) else text, (0, 0, 0, len(INDENT) * steps), expand=False)
 
 
@@ -90,8 +101,8 @@ def bar(console: Console, share: float, width: int) -> Text:
     return Text(full * filled, style="cyan") + Text(empty * (width - filled), style="dim")
 
 
-def shown(value: Any) -> str:
-    """A setting's value as people read it."""
+def format_value(value: Any) -> str:
+    """A setting's value for people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -99,6 +110,6 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def mib(value: float | None) -> str:
-    """MiB with separators, or that nobody knows."""
+def format_mib(value: float | None) -> str:
+    """MiB with thousands separators, or ``unknown``."""
     return "unknown" if value is None else f"{value:,.0f} MiB"

@@ -1,6 +1,4 @@
-"""``kubectl vlm history`` and ``kubectl vlm rollback``: earlier specs of a VLMService, and the way back to one."""
-
-from __future__ import annotations
+"""``kubectl vlm history`` and ``kubectl vlm rollback``: list and restore earlier specs of a VLMService."""
 
 import argparse
 import difflib
@@ -13,31 +11,33 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_api.names import LABEL_PLAN, LABEL_SERVICE
-from vlm_operator.cli.cluster import Connection, asking, connect
+from vlm_operator.cli.cluster import Connection, cluster_errors, connect
 from vlm_operator.cli.console import make_console
-from vlm_operator.cli.errors import ClusterError, InvalidInputs
+from vlm_operator.cli.status_table import age
 from vlm_operator.documents import Document
+from vlm_operator.errors import ClusterError, InvalidInputs
 from vlm_operator.kube import kinds
 from vlm_operator.kube.ownership import is_owned
-from vlm_operator.kube.revisions import CHANGE_CAUSE, SPEC, number, patch_to, spec_of_pods
+from vlm_operator.manifests.revision import CHANGE_CAUSE, SPEC, number, patch_to, spec_of_pods
 
 
 def history(options: argparse.Namespace) -> int:
-    """All revisions, the oldest first; with ``--revision`` the spec of that one."""
+    """Lists all revisions, oldest first; with ``--revision`` shows that spec."""
     connection = connect(options)
     service = connection.service(options.name)
-    found = revisions(connection, service)
+    all_revisions = revisions(connection, service)
     console = make_console()
     if options.revision is not None:
-        console.print(Text(_yaml(_spec(_numbered(found, options.revision, options.name))), end=""))
+        console.print(Text(_yaml(_spec(_numbered(all_revisions, options.revision, options.name))), end=""))
         return 0
+    now = datetime.now(timezone.utc)
     table = Table("REVISION", "PLAN", "AGE", "CHANGE-CAUSE", box=None, pad_edge=False)
-    for one in found:
+    for one in all_revisions:
         metadata = one["metadata"]
         table.add_row(
-            f"{number(one)}{'  (now)' if _spec(one) == spec_of_pods(service['spec']) else ''}",
+            f"{number(one)}{'  (current)' if _spec(one) == spec_of_pods(service['spec']) else ''}",
             str(metadata["labels"].get(LABEL_PLAN) or ""),
-            _age(str(metadata["creationTimestamp"])),
+            age(str(metadata["creationTimestamp"]), now),
             str((metadata.get("annotations") or {}).get(CHANGE_CAUSE) or ""),
         )
     console.print(table)
@@ -45,55 +45,57 @@ def history(options: argparse.Namespace) -> int:
 
 
 def rollback(options: argparse.Namespace) -> int:
-    """Puts an earlier spec back, the one before unless ``--to-revision`` says which; replicas and the like stay."""
+    """Restores an earlier spec: the previous one, or ``--to-revision``. Replicas and the like stay."""
     connection = connect(options)
     service = connection.service(options.name)
-    found = revisions(connection, service)
-    now = spec_of_pods(service["spec"])
-    earlier = [r for r in found if _spec(r) != now]
+    all_revisions = revisions(connection, service)
+    current = spec_of_pods(service["spec"])
+    earlier = [r for r in all_revisions if _spec(r) != current]
     if options.to_revision:
-        target = _numbered(found, options.to_revision, options.name)
+        target = _numbered(all_revisions, options.to_revision, options.name)
     elif earlier:
-        # A spec that was refused never became a revision: then the newest of all is the last that pods were made from.
+        # A refused spec never becomes a revision, so the newest revision may be the target.
         target = earlier[-1]
     else:
-        raise ClusterError(f"there is no earlier revision of {options.name}: `kubectl vlm history {options.name}`")
+        raise ClusterError(f"{options.name} has no earlier revision: see `kubectl vlm history {options.name}`")
     wanted = _spec(target)
     console = make_console()
-    if wanted == now:
-        console.print(f"{options.name} is at revision {number(target)} already: nothing changes")
+    if wanted == current:
+        console.print(f"{options.name} is already at revision {number(target)}")
         return 0
     for line in difflib.unified_diff(
-        _yaml(now).splitlines(), _yaml(wanted).splitlines(), "now", f"revision {number(target)}", lineterm=""
+        _yaml(current).splitlines(), _yaml(wanted).splitlines(), "current", f"revision {number(target)}", lineterm=""
     ):
         console.print(Text(line, style={"+": "green", "-": "red"}.get(line[0], "")))
     if options.dry_run:
-        console.print("nothing was changed (dry run)")
+        console.print("dry run: nothing changed")
         return 0
     patch = patch_to(service["spec"], wanted)
-    # Somebody who changes the service at this moment is not overruled unseen.
+    # Fail on a concurrent change instead of overwriting it.
     patch["metadata"] = {"resourceVersion": service["metadata"]["resourceVersion"]}
-    with asking():
+    with cluster_errors():
         connection.client.merge(kinds.VLM_SERVICE, connection.namespace, options.name, patch, manager="kubectl-vlm")
-    console.print(f"{options.name} rolled back to revision {number(target)}: `kubectl vlm status {options.name}`")
+    console.print(
+        f"{options.name} rolled back to revision {number(target)}: follow it with `kubectl vlm status {options.name}`"
+    )
     return 0
 
 
 def revisions(connection: Connection, service: Document) -> list[Document]:
-    """The ControllerRevisions of a service, the oldest first. Raises ClusterError."""
+    """The ControllerRevisions of a service, oldest first. Raises ClusterError."""
     metadata = service["metadata"]
-    with asking():
-        found = connection.client.list(
+    with cluster_errors():
+        candidates = connection.client.list(
             kinds.REVISION, connection.namespace, labels=f"{LABEL_SERVICE}={metadata['name']}"
         )
-    return sorted((r for r in found if is_owned(r, metadata["uid"])), key=number)
+    return sorted((r for r in candidates if is_owned(r, metadata["uid"])), key=number)
 
 
-def _numbered(found: list[Document], wanted: int, name: str) -> Document:
-    one = next((r for r in found if number(r) == wanted), None)
+def _numbered(all_revisions: list[Document], wanted: int, name: str) -> Document:
+    one = next((r for r in all_revisions if number(r) == wanted), None)
     if one is None:
-        there = ", ".join(str(number(r)) for r in found) or "none"
-        raise InvalidInputs([f"there is no revision {wanted} of {name}: there are {there}"])
+        known = ", ".join(str(number(r)) for r in all_revisions) or "none"
+        raise InvalidInputs([f"{name} has no revision {wanted}: choose one of {known}"])
     return one
 
 
@@ -103,11 +105,3 @@ def _spec(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _yaml(spec: Mapping[str, Any]) -> str:
     return str(yaml.safe_dump({SPEC: dict(spec)}, sort_keys=True, allow_unicode=True))
-
-
-def _age(stamp: str) -> str:
-    seconds = (datetime.now(timezone.utc) - datetime.fromisoformat(stamp.replace("Z", "+00:00"))).total_seconds()
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= 2 * length:
-            return f"{int(seconds // length)}{unit}"
-    return f"{int(seconds)}s"

@@ -1,6 +1,4 @@
-"""What the user gives: VLMServices and nodes from files, checked, with one plain sentence for each thing that is wrong."""
-
-from __future__ import annotations
+"""Reads VLMServices and nodes from files. Each error is one line."""
 
 import re
 import sys
@@ -11,61 +9,47 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from vlm_api.bounds import harmless
 from vlm_api.names import API_VERSION, GROUP, KIND
 from vlm_api.problems import nearest, problems
 from vlm_api.status import VLMService
-from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.documents import Document, read_documents
-from vlm_operator.errors import InvalidInput
+from vlm_operator.errors import InvalidInput, InvalidInputs
 
-# metav1.ObjectMeta, so that a misspelt label map is not taken for none.
+# The fields of metav1.ObjectMeta: a misspelt one is refused.
 METADATA_FIELDS: Final = (
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-)
-
-
+    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers",
+    "generateName", "generation", "labels", "managedFields", "name", "namespace", "ownerReferences",
+    "resourceVersion", "selfLink", "uid",
+)  # fmt: skip
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 NAMESPACE_FORM: Final = "must be a name of at most 63 characters: lower-case letters, digits and '-'"
 
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """What plans are made from, as the API server shows it."""
+    """The cluster's objects that plans are made from."""
 
     nodes: tuple[Document, ...]
     slices: tuple[Document, ...]
     pods: tuple[Document, ...] = ()
-    """Pods, whose devices are not free."""
+    """Pods. Their devices are not free."""
     has_leader_worker_sets: bool = True
     claims: tuple[Document, ...] = ()
-    """PersistentVolumeClaims, for those that several pods of a service share."""
+    """PersistentVolumeClaims that several pods of a service share."""
 
 
 def read_services(files: Iterable[str], namespace: str | None) -> list[VLMService]:
-    """The VLMServices in the files. Other objects are left aside, which is said on standard error.
+    """The VLMServices in the files. Other objects are skipped, with a note on standard error.
 
-    ``namespace`` is what the command line says; a manifest that says another is refused, as kubectl does it.
-    Raises InvalidInputs with all that is wrong.
+    ``namespace`` comes from the command line; like kubectl, a manifest with another one is refused.
+    Raises InvalidInputs with everything that is wrong.
     """
     documents = [document for file in files for document in _documents(file)]
-    mine = [document for document in documents if _is_meant(document)]
+    mine = [document for document in documents if _is_service(document)]
     if not mine:
-        found = ", ".join(sorted({_kind(d) for d in documents})) or "an empty list"
-        raise InvalidInputs([f"kind: there is no {KIND} here, only {found}: give a file with kind: {KIND}"])
+        kinds = ", ".join(sorted({_kind(d) for d in documents})) or "an empty list"
+        raise InvalidInputs([f"kind: no {KIND} found, only {kinds}: give a file with kind: {KIND}"])
     services, lines = [], []
     for document in mine:
         prefix = f"{_name(document)}: " if len(mine) > 1 else ""
@@ -75,16 +59,16 @@ def read_services(files: Iterable[str], namespace: str | None) -> list[VLMServic
             lines += [f"{prefix}{line}" for line in error.lines]
     if lines:
         raise InvalidInputs(lines)
-    _refuse_twice([f"{s.namespace}/{s.name}" for s in services], KIND)
+    _refuse_duplicates([f"{s.namespace}/{s.name}" for s in services], KIND)
     for document in documents:
-        if not _is_meant(document):
-            print(f"note: {_kind(document)} {_name(document)} is left aside: only {KIND}s are planned", file=sys.stderr)
+        if not _is_service(document):
+            skipped = harmless(f"{_kind(document)} {_name(document)}")
+            print(f"note: skipping {skipped}: only {KIND}s are planned", file=sys.stderr)
     return services
 
 
 def read_nodes(file: str) -> ClusterObjects:
-    """Nodes and ResourceSlices, as ``kubectl get nodes,resourceslices -o yaml`` prints them. Pods may stand there too:
-    the devices that they have asked for are not free; and PersistentVolumeClaims. Other objects mean nothing here."""
+    """Nodes, ResourceSlices, Pods and PersistentVolumeClaims, as ``kubectl get -o yaml`` prints them."""
     documents = _documents(file)
     nodes, slices, pods, claims = (
         tuple(d for d in documents if d.get("kind") == kind)
@@ -92,13 +76,11 @@ def read_nodes(file: str) -> ClusterObjects:
     )
     if documents and not nodes and not slices:
         others = ", ".join(sorted({_kind(d) for d in documents}))
-        raise InvalidInputs(
-            [f"{file}: there is no Node in it, only {others}: use what `kubectl get nodes -o yaml` prints"]
-        )
+        raise InvalidInputs([f"{file}: no Node found, only {others}: use the output of `kubectl get nodes -o yaml`"])
     nameless = [number for number, node in enumerate(nodes) if _name(node) == UNNAMED]
     if nameless:
         raise InvalidInputs([f"{file}: node {number + 1} has no metadata.name: give it one" for number in nameless])
-    _refuse_twice([_name(node) for node in nodes], "Node")
+    _refuse_duplicates([_name(node) for node in nodes], "Node")
     return ClusterObjects(nodes, slices, pods, claims=claims)
 
 
@@ -109,8 +91,8 @@ def _documents(file: str) -> list[Document]:
         raise InvalidInputs([str(error)]) from error
 
 
-def _is_meant(document: Document) -> bool:
-    """A VLMService, or what was meant to be one: then it is checked and refused in words, not left aside."""
+def _is_service(document: Document) -> bool:
+    """A VLMService, or something close enough that it is checked and refused instead of skipped."""
     kind, group = document.get("kind"), str(document.get("apiVersion")).partition("/")[0]
     if not isinstance(kind, str) or group == GROUP:
         return True
@@ -122,7 +104,7 @@ def _service(document: Document, namespace: str | None) -> VLMService:
     if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
         document = {**document, "metadata": {"namespace": namespace, **metadata}}
     try:
-        # The server fills status and the rest of the metadata; a plan needs neither.
+        # The API server fills the status; a plan does not need it.
         service = VLMService.model_validate({k: v for k, v in document.items() if k != "status"})
     except ValidationError as error:
         known = {line.partition(":")[0] for line in lines}
@@ -167,11 +149,11 @@ def _wrong_metadata(document: Document, namespace: str | None) -> list[str]:
     elif not _NAMESPACE.fullmatch(own or namespace or "default"):
         lines.append(f'metadata.namespace: is "{own or namespace}", but {NAMESPACE_FORM}')
     elif own and namespace and own != namespace:
-        lines.append(f'metadata.namespace: is "{own}", but the command says {namespace}: use --namespace={own}')
+        lines.append(f'metadata.namespace: is "{own}", but the command line has {namespace}: use --namespace={own}')
     return lines
 
 
-UNNAMED: Final = "without a name"
+UNNAMED: Final = "(no name)"
 
 
 def _name(document: Document) -> str:
@@ -182,10 +164,10 @@ def _name(document: Document) -> str:
 
 def _kind(document: Document) -> str:
     kind = document.get("kind")
-    return kind if isinstance(kind, str) and kind else "an object without a kind"
+    return kind if isinstance(kind, str) and kind else "(no kind)"
 
 
-def _refuse_twice(names: Sequence[str], kind: str) -> None:
-    twice = sorted(name for name, times in Counter(names).items() if times > 1)
-    if twice:
-        raise InvalidInputs([f"metadata.name: {kind} {name} is there twice: keep one of them" for name in twice])
+def _refuse_duplicates(names: Sequence[str], kind: str) -> None:
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
+    if duplicates:
+        raise InvalidInputs([f"metadata.name: duplicate {kind} {name}: keep one of them" for name in duplicates])

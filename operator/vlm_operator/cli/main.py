@@ -1,6 +1,4 @@
-"""``kubectl vlm``: the command line. Libraries that take long to load are loaded by the command that needs them."""
-
-from __future__ import annotations
+"""``kubectl vlm``: the command line. Each command imports what it needs, since some libraries load slowly."""
 
 import argparse
 import os
@@ -8,19 +6,25 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from vlm_operator.cli.bench_arguments import add_bench, add_profile
-from vlm_operator.cli.errors import ClusterError, InvalidInputs
+from vlm_api.bounds import harmless
+from vlm_operator.errors import ClusterError, InvalidInputs
 
-DESCRIPTION = "Plans, and explains, vision-language models served on Kubernetes."
+DESCRIPTION = "Plan, explain and measure vision-language models on Kubernetes."
 EXIT_CODES = (
-    "exit codes: 0: done; 1: no plan can be made (the findings say why), or the cluster did not answer; "
-    "2: the input is not valid"
+    "exit codes: 0: success; 1: no plan is possible (see the findings) or the cluster cannot be reached; "
+    "2: invalid input"
 )
+# The commands of vlm_bench, a program of its own: its libraries are an extra, and no other command waits for them to load.
+MEASURING = {
+    "bench": "send the declared workload with images; compare servers and settings",
+    "profile": "show where the engine's time goes under load: kinds of kernels, the largest, GEMMs limited by bandwidth",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    options = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parser(arguments[0] if arguments else "").parse_args(arguments)
     try:
         code = run(options)
         sys.stdout.flush()
@@ -28,52 +32,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has gone, as `head` does. Nothing more can be written, not even at exit.
-        _write_no_more()
+        # The reader, such as `head`, has closed the pipe. Python must not write at exit either.
+        _discard_output()
         return 0
     except OSError as error:
-        print(f"error: the output cannot be written: {error.strerror or error}", file=sys.stderr)
-        _write_no_more()
+        print(f"error: cannot write the output: {error.strerror or error}", file=sys.stderr)
+        _discard_output()
         return 1
 
 
-def _write_no_more() -> None:
+def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(options: argparse.Namespace) -> int:
-    """The command that was chosen, with its errors as lines on standard error."""
+    """Runs the chosen command. Errors go to standard error, one line each."""
     try:
         if options.command == "plan":
             from vlm_operator.cli.plan import plan
 
             return plan(options)
-        if options.command == "bench":
-            from vlm_operator.cli.bench import bench
+        if options.command in MEASURING:
+            from vlm_bench.commands import measure
 
-            return bench(options)
-        if options.command == "profile":
-            from vlm_operator.cli.profile import profile
-
-            return profile(options)
+            return measure(options)
         if options.command in ("history", "rollback"):
             from vlm_operator.cli.history import history, rollback
 
             return history(options) if options.command == "history" else rollback(options)
-        from vlm_operator.cli.live import explain, status
+        from vlm_operator.cli.service import explain, status
 
         return explain(options) if options.command == "explain" else status(options)
     except InvalidInputs as error:
         for line in error.lines:
-            print(f"error: {line}", file=sys.stderr)
+            print(f"error: {harmless(line)}", file=sys.stderr)
         return 2
     except ClusterError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {harmless(str(error))}", file=sys.stderr)
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
-    """Commands and flags; the flags for the cluster are kubectl's."""
+def parser(chosen: str) -> argparse.ArgumentParser:
+    """Commands and flags. The cluster flags are kubectl's. Of MEASURING, only the chosen command gets its flags."""
     cluster = argparse.ArgumentParser(add_help=False)
     group = cluster.add_argument_group("cluster")
     group.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
@@ -87,66 +87,73 @@ def parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan",
         parents=[cluster],
-        help="what would be run for a VLMService, and why",
-        description="Makes the plan for each VLMService in the files: every engine setting, with its reason.",
+        help="show what would run for a VLMService, and why",
+        description="Plan each VLMService in the files: hardware, memory and every engine setting with its reason.",
         epilog=EXIT_CODES,
     )
     plan.add_argument(
-        "-f", "--filename", action="append", required=True, metavar="FILE", help="a VLMService; - is standard input"
+        "-f",
+        "--filename",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="file with VLMServices; - for standard input",
     )
     plan.add_argument(
         "--nodes",
         metavar="FILE",
-        help="plan for these nodes instead of the cluster's: what `kubectl get nodes,resourceslices -o yaml` prints",
+        help="plan for these nodes, without a cluster: the output of `kubectl get nodes,resourceslices -o yaml`",
+    )
+    plan.add_argument(
+        "--model-files",
+        metavar="FOLDER",
+        help="folder with the model's config.json and its safetensors index or file, for a model that the operator does "
+        "not know by name",
     )
     plan.add_argument("-o", "--output", choices=("table", "json", "yaml", "manifests"), default="table")
     plan.add_argument(
-        "--runtime-image", metavar="IMAGE", help="the operator's image, as installed in the cluster; part of the plan"
+        "--runtime-image", metavar="IMAGE", help="the image of the installed operator; it is part of the plan's hash"
     )
     plan.add_argument(
-        "--profiles", metavar="FOLDER", help="YAML files of model families, as in the chart's value `profiles`"
+        "--profiles", metavar="FOLDER", help="folder with your own profiles, as in the chart's value `profiles`"
     )
 
-    explain = commands.add_parser(
+    def about_a_service(command: str, text: str, description: str) -> argparse.ArgumentParser:
+        about = commands.add_parser(command, parents=[cluster], help=text, description=description)
+        about.add_argument("name", metavar="NAME", help="the VLMService")
+        return about
+
+    about_a_service(
         "explain",
-        parents=[cluster],
-        help="every setting of a running VLMService: planned, in force, and why",
-        description="The plan in force, beside what the running engine says it uses.",
+        "show every setting of a VLMService: planned, in force, and why",
+        "Show the current plan beside the values that the running engine reports.",
     )
-    explain.add_argument("name", metavar="NAME", help="the VLMService")
-
-    status = commands.add_parser(
+    about_a_service(
         "status",
-        parents=[cluster],
-        help="how a VLMService is, and the next step for whatever is wrong",
-        description="Conditions, start-up, pods, and the next step.",
+        "show the state of a VLMService and the next step",
+        "Show conditions, start-up, pods and the next step.",
     )
-    status.add_argument("name", metavar="NAME", help="the VLMService")
-
-    history = commands.add_parser(
+    history = about_a_service(
         "history",
-        parents=[cluster],
-        help="earlier specs of a VLMService",
-        description="The revisions of a VLMService: one for each spec that pods were made from, the newest ten.",
+        "list earlier specs of a VLMService",
+        "List the revisions of a VLMService: the last ten specs that pods were created from.",
     )
-    history.add_argument("name", metavar="NAME", help="the VLMService")
     history.add_argument("--revision", type=int, metavar="N", help="show the spec of that revision")
-
-    rollback = commands.add_parser(
+    rollback = about_a_service(
         "rollback",
-        parents=[cluster],
-        help="put an earlier spec of a VLMService back",
-        description="Shows what changes, and puts an earlier spec back into the VLMService: all of it that pods are "
-        "made from. Replicas, scaling, suspend, rolloutStrategy and metrics stay as they are.",
+        "restore an earlier spec of a VLMService",
+        "Show what changes, then restore an earlier spec. Replicas, scaling, suspend, rolloutStrategy "
+        "and metrics stay as they are.",
     )
-    rollback.add_argument("name", metavar="NAME", help="the VLMService")
-    rollback.add_argument(
-        "--to-revision", type=int, default=0, metavar="N", help="default: the revision before the present spec"
-    )
+    rollback.add_argument("--to-revision", type=int, default=0, metavar="N", help="default: the previous revision")
     rollback.add_argument("--dry-run", action="store_true", help="only show what would change")
 
-    add_bench(commands, cluster)
-    add_profile(commands, cluster)
+    for name, text in MEASURING.items():
+        measuring = commands.add_parser(name, parents=[cluster], help=text)
+        if name == chosen:
+            from vlm_bench.commands.flags import add_flags
+
+            add_flags(measuring, name)
     return result
 
 

@@ -1,6 +1,4 @@
-"""``kubectl vlm plan``: from files, or files and the cluster, to plans on standard output."""
-
-from __future__ import annotations
+"""``kubectl vlm plan``: plans VLMServices from files, for the cluster's nodes or for nodes from a file."""
 
 import argparse
 import json
@@ -13,23 +11,28 @@ import yaml
 
 from vlm_api.plan import ServingPlan
 from vlm_api.status import VLMService
-from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.inputs import ClusterObjects, read_nodes, read_services
-from vlm_operator.errors import InvalidInput
-from vlm_operator.facts.claims import claims_in
-from vlm_operator.facts.nodes import name_of, node_facts
-from vlm_operator.facts.slices import by_node
-from vlm_operator.facts.usage import asking, in_use
-from vlm_operator.families import families
-from vlm_operator.planning import Cluster, plan_with_manifests
-from vlm_operator.profiles import Family
+from vlm_operator.cli.model_files import read_model_files
+from vlm_operator.errors import InvalidInput, InvalidInputs
+from vlm_operator.facts.nodes.devices_in_use import asking, in_use
+from vlm_operator.facts.nodes.node import name_of, node_facts
+from vlm_operator.facts.nodes.slices import by_node
+from vlm_operator.facts.types import Cluster, ModelFacts
+from vlm_operator.facts.volume_claims import claims_in
+from vlm_operator.plan.request import requests_of
+from vlm_operator.plan.stored import plan_with_manifests
+from vlm_operator.sglang.profiles import Family
+from vlm_operator.sglang.profiles.load import families
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Plans every VLMService in the files. Exit code 1 when one of them cannot be run."""
+    """Prints a plan for every VLMService in the files. Exit code 1 if one of them cannot run."""
     services = read_services(options.filename, options.namespace)
+    files = read_model_files(options.model_files) if options.model_files is not None else None
+    if files is not None and len({(s.spec.model.uri, s.spec.model.revision) for s in services}) > 1:
+        raise InvalidInputs(["--model-files: is one model's folder, and the files have several: plan them one by one"])
     try:
-        own = families(options.profiles)
+        own_profiles = families(options.profiles)
     except InvalidInput as error:
         raise InvalidInputs([str(error)]) from error
     if options.nodes is not None:
@@ -41,20 +44,20 @@ def plan(options: argparse.Namespace) -> int:
         services = [_in_namespace(service, connection.namespace) for service in services]
         objects = replace(connection.objects(), claims=tuple(connection.claims(services)))
     image = options.runtime_image or f"vlm-operator:{version('vlm-operator')}"
-    plans = _plans(services, objects, image, own)
+    plans = _plans(services, objects, image, own_profiles, files)
     _print(options.output, services, plans)
     return 1 if any(p.errors for p in plans) else 0
 
 
 def _in_namespace(service: VLMService, default: str) -> VLMService:
-    """The service where ``kubectl apply`` would put it."""
+    """The service with the namespace that ``kubectl apply`` would give it."""
     if service.metadata.get("namespace"):
         return service
     return service.model_copy(update={"metadata": {**service.metadata, "namespace": default}})
 
 
 def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
-    """What the service's plan may know of these nodes."""
+    """The cluster facts that the service's plan depends on."""
     resource = service.spec.hardware.resource_name
     slices = by_node(objects.slices)
     return Cluster(
@@ -66,14 +69,23 @@ def cluster_of(service: VLMService, objects: ClusterObjects) -> Cluster:
 
 
 def _plans(
-    services: list[VLMService], objects: ClusterObjects, runtime_image: str, own: Sequence[Family]
+    services: list[VLMService],
+    objects: ClusterObjects,
+    runtime_image: str,
+    own_profiles: Sequence[Family],
+    files: ModelFacts | None,
 ) -> list[ServingPlan]:
-    """The plans, in the services' order. Raises InvalidInputs with what is wrong in any of them."""
+    """One plan per service, in order. Raises InvalidInputs with all errors."""
     plans, lines = [], []
     for service in services:
         try:
             cluster = cluster_of(service, objects)
-            plans.append(plan_with_manifests(service, cluster, runtime_image=runtime_image, families=own))
+            plans += [
+                plan_with_manifests(
+                    request, cluster, runtime_image=runtime_image, inspected=files, families=own_profiles
+                )
+                for request in requests_of(service)
+            ]
         except InvalidInput as error:
             lines.append(f"{service.name}: {error}" if len(services) > 1 else str(error))
     if lines:
@@ -90,7 +102,7 @@ def _print(output: str, services: list[VLMService], plans: list[ServingPlan]) ->
         print(_yaml([manifest for p in plans for manifest in p.manifests]), end="")
     else:
         from vlm_operator.cli.console import make_console
-        from vlm_operator.cli.table import print_plan
+        from vlm_operator.cli.plan_table import print_plan
 
         console = make_console()
         for number, (service, each) in enumerate(zip(services, plans, strict=True)):
@@ -100,14 +112,14 @@ def _print(output: str, services: list[VLMService], plans: list[ServingPlan]) ->
 
 
 def _one_or_list(plans: list[ServingPlan]) -> dict[str, Any]:
-    """One plan as it is, several as a List, as kubectl does it."""
+    """One plan as is, several as a List, like kubectl."""
     if len(plans) == 1:
         return plans[0].to_api()
     return {"apiVersion": "v1", "kind": "List", "items": [p.to_api() for p in plans]}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks, and no anchors."""
+    """Multi-line strings as blocks, and no anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -1,1 +1,1 @@
-"""What is known for certain about nodes and models. Labels are untrusted input; what is unknown stays unknown."""
+"""Facts about nodes and models. Labels are untrusted input; unknown values stay unknown."""

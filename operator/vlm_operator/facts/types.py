@@ -1,4 +1,4 @@
-"""Node and GPU facts as the rules read them."""
+"""Facts about nodes, GPUs, volumes and models, as the checks and the placement read them."""
 
 from __future__ import annotations
 
@@ -18,37 +18,52 @@ class ComputeCapability(NamedTuple):
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
 
+    @classmethod
+    def parse(cls, text: str) -> ComputeCapability:
+        """``9.0``, as ``str`` writes it."""
+        major, _, minor = text.partition(".")
+        return cls(int(major), int(minor))
+
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """The GPUs of one node. Each field is None where the cluster does not say; nothing is guessed."""
+    """The GPUs of one node. A field is None if the cluster does not state it; nothing is guessed."""
 
     source: str
     """gfd, dra, gke, aks, karpenter, coreweave or unknown."""
     product: str | None = None
     compute_capability: ComputeCapability | None = None
     memory_mib: int | None = None
-    """Of one device: the whole GPU, also when it is time-sliced; the slice under MIG; a client's part under MPS, whose
-    daemon gives each an equal one (README of NVIDIA's device plugin)."""
+    """Memory of one device: the whole GPU, even if time-sliced; the slice with MIG; one client's share with MPS, whose
+    daemon splits the memory equally (README of NVIDIA's device plugin)."""
     devices: int = 0
-    """Devices that one pod can hold together: physical GPUs, or MIG slices. Never the shares of time-slicing."""
+    """Devices that one pod can use together: physical GPUs or MIG slices, never time-slicing replicas."""
+    unhealthy: int = 0
+    """Further devices that the device plugin has taken away for their health: a state that passes."""
     allocatable: int = 0
-    """What the node offers of the resource: with time-slicing more than there are devices."""
+    """The node's allocatable amount of the resource; more than ``devices`` with time-slicing."""
     sharing: Sharing = Sharing.NONE
+    time_sliced: bool = False
+    """Whether several pods get the same device by turns: a whole GPU, or a MIG slice."""
     virtual: bool = False
-    """A vGPU: a hypervisor's part of a card, or all of it, in a virtual machine."""
+    """Whether it is a vGPU: all or part of a physical GPU, assigned to a virtual machine."""
     driver: str | None = None
     """Driver version, such as 580.95.05."""
     cuda: tuple[int, int] | None = None
-    """The newest CUDA that the driver runs, such as (13, 0)."""
+    """The newest CUDA version that the driver supports, such as (13, 0)."""
     match_labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of this node that hold a pod to the same hardware, best first; empty where it has none."""
+    """Labels of this node that select the same hardware, best first; empty if there are none."""
     claims: bool = False
-    """True: devices come through dynamic resource allocation (ResourceSlices), not as an extended resource."""
+    """True if devices are allocated by dynamic resource allocation (ResourceSlices), not as an extended resource."""
     inferred: str | None = None
-    """What the facts were taken from, in one sentence, where nothing names the GPU itself."""
+    """The source of the facts, in one sentence, if no label names the GPU."""
     ambiguous: str | None = None
-    """Why the labels cannot be trusted to describe every device of the node, in one sentence."""
+    """Why the labels may not describe every device of the node, in one sentence."""
+
+    @property
+    def present(self) -> int:
+        """The devices that one pod can use together when all are healthy."""
+        return self.devices + self.unhealthy
 
 
 @dataclass(frozen=True)
@@ -71,13 +86,13 @@ class NodeFacts:
     ready: bool = True
     cpu_architecture: str = "amd64"
     memory_mib: int | None = None
-    """What pods can ask for of the host's memory."""
+    """Host memory that pods can request."""
     ephemeral_storage_mib: int | None = None
-    """What pods can ask for of the node's own disk; None where the node does not say."""
+    """Ephemeral storage that pods can request; None if the node does not state it."""
     gpu: GpuFacts | None = None
-    """None: no GPU in this node."""
+    """None if the node has no GPU."""
     unusable: str | None = None
-    """Why its GPU cannot be used at all (an invalid MIG layout, a GPU given to a virtual machine), in one sentence."""
+    """Why its GPU cannot be used at all (an invalid MIG layout, a GPU for virtual machines), in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +100,23 @@ class ClaimFacts:
     """A PersistentVolumeClaim."""
 
     access_modes: tuple[str, ...]
-    """Of its volume where it has one, else those that it asks for; empty where nothing is said."""
+    """The bound volume's modes, else the requested ones; empty if none are stated."""
 
     @property
     def one_pod(self) -> bool:
-        """Whether no second pod can use it: the scheduler holds to this mode alone (plugin VolumeRestrictions)."""
+        """Whether only one pod can use it: the scheduler enforces this mode only (plugin VolumeRestrictions)."""
         return "ReadWriteOncePod" in self.access_modes
 
     @property
     def one_node(self) -> bool:
-        """Whether it is attached to no second node while a first has it (IsMultiAttachAllowed of Kubernetes'
-        attach-detach controller). Of storage that is not attached, such as NFS, it says nothing."""
+        """Whether it can be attached to one node only at a time (IsMultiAttachAllowed of Kubernetes' attach-detach
+        controller). This does not apply to storage that is not attached, such as NFS."""
         return bool(self.access_modes) and not {"ReadWriteMany", "ReadOnlyMany"} & set(self.access_modes)
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known about a model. None where nothing says so."""
+    """Facts about a model. None if unknown."""
 
     architecture: str | None = None
     """First entry of config.json's ``architectures``."""
@@ -110,22 +125,57 @@ class ModelFacts:
     bytes_per_parameter: float = 2.0
     """2 for bf16, 1 for fp8."""
     layers: int | None = None
+    """Layers of the language model, if each has a KV cache."""
+    kv_layers: int | None = None
+    """Layers with a KV cache, if the others keep a state for each running request."""
+    latent_size: int | None = None
+    """Values per token and layer of a compressed KV cache (latent attention), which is not split over tensor ranks."""
+    state_values: int | None = None
+    """Values of one request's recurrent states, in all layers together."""
+    state_value_bytes: int | None = None
+    """Size of one of them."""
+    convolution_values: int | None = None
+    """Values of one request's convolution states, in all layers together; 2 bytes each."""
     attention_heads: int | None = None
     kv_heads: int | None = None
     head_size: int | None = None
     feed_forward_size: int | None = None
-    """Width of a dense feed-forward layer; None where every layer is made of experts."""
+    """Width of a dense feed-forward layer; None for mixtures of experts."""
     experts: int | None = None
-    """Experts that tokens are sent to, in each layer of a mixture of experts."""
+    """Routed experts in each layer of a mixture of experts."""
     expert_size: int | None = None
     """Width of one expert."""
+    quantization: str | None = None
+    """The method by which the files' weights are quantized, by the engine's name (fp8, awq, compressed-tensors)."""
+    latent: bool | None = None
+    """Whether its attention is latent (MLA)."""
     quantised_block: int | None = None
-    """Weights along one side of a block that shares a scale, in fp8 checkpoints that are quantised by blocks."""
+    """Weights along one side of a block that shares a scale, in block-quantised fp8 checkpoints."""
     vision_hidden_size: int | None = None
     vision_heads: int | None = None
     embedding_values_per_token: int | None = None
-    """Values that the vision encoder hands to the language model for one token: hidden size x (1 + deepstack levels)."""
+    """Values that the vision encoder passes to the language model for one token: hidden size x (1 + deepstack levels)."""
     patch_size: int | None = None
     """Pixels along one side of a vision patch: 16 for Qwen3-VL, 14 for Qwen2.5-VL."""
+    image_processor: Mapping[str, int] | None = None
+    """Whole numbers of the image processor's file, by key ("size.longest_edge")."""
+    context_length: int | None = None
+    """Tokens of one request at most, prompt and answer together."""
     evidence: str | None = None
     """Where the numbers come from."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The state of the cluster that a plan may use."""
+
+    nodes: tuple[NodeFacts, ...] = ()
+    in_use: Mapping[str, int] = field(default_factory=dict)
+    """Devices that other workloads' pods request, by node. Empty if the plan does not depend on them."""
+    has_leader_worker_sets: bool = True
+    network_policies: bool = True
+    """Whether the operator creates NetworkPolicies."""
+    claims: Mapping[str, ClaimFacts] = field(default_factory=dict)
+    """The readable PersistentVolumeClaims in the service's namespace, by name."""
+    missing_claims: frozenset[str] = frozenset()
+    """Claims that do not exist, if a change of pods that run would mount them."""

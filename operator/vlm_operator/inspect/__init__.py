@@ -1,1 +1,1 @@
-"""The inspecting Job's program: reads a model's config.json and says what plans need. Standard library and facts only."""
+"""The inspection Job: reads the facts in a model's config.json. Imports only the standard library and facts."""

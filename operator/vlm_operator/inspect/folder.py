@@ -1,15 +1,13 @@
 """A model in a mounted volume."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from vlm_operator.inspect import files
-from vlm_operator.inspect.errors import Unread
+from vlm_operator.inspect.files import ModelReadError
 
 
 class Folder:
-    """The files below ``root``, in which the model is at ``path``. Nothing outside ``root`` is read."""
+    """A model at ``path`` below ``root``. Nothing outside ``root`` is read."""
 
     def __init__(self, root: Path, path: str) -> None:
         self._root = root.resolve()
@@ -17,35 +15,35 @@ class Folder:
         self._name = f"/{path.strip('/')}"
 
     def config(self) -> bytes:
-        """Raises Unread where there is none."""
+        """The bytes of config.json. Raises ModelReadError."""
         try:
             if not self._inside(self._model):
-                raise Unread(
-                    "ModelNotFound", f"{self._name} leads out of the claim: give a folder in it in spec.model.uri"
+                raise ModelReadError(
+                    "ModelNotFound", f"{self._name} leads out of the claim: set spec.model.uri to a folder in it"
                 )
             if not self._model.is_dir():
-                raise Unread("ModelNotFound", f"the claim has no folder {self._name}: correct spec.model.uri")
-            found = self._read(files.CONFIG, files.MOST_CONFIG_BYTES + 1)
+                raise ModelReadError("ModelNotFound", f"the claim has no folder {self._name}: correct spec.model.uri")
+            config = self._read(files.CONFIG, files.MAX_CONFIG_BYTES + 1)
         # RuntimeError: a link that leads to itself, before Python 3.13.
         except (OSError, RuntimeError) as error:
             why = getattr(error, "strerror", None) or "a link leads to itself"
-            raise Unread(
+            raise ModelReadError(
                 "ModelUnreadable",
-                f"{files.CONFIG} in {self._name} of the claim cannot be read ({why}): correct spec.model.uri, or let the "
+                f"cannot read {files.CONFIG} in {self._name} of the claim ({why}): correct spec.model.uri, or let the "
                 "pod's user or group read it (securityContext in spec.template)",
             ) from error
-        if found is None:
-            raise Unread(
+        if config is None:
+            raise ModelReadError(
                 "ModelNotFound",
                 f"the folder {self._name} of the claim has no {files.CONFIG}: put the model's files there, "
                 "or correct the path in spec.model.uri",
             )
-        return found
+        return config
 
     def weights_bytes(self) -> int | None:
-        """Bytes of all weights; None where no safetensors file tells."""
+        """Bytes of all weights; None without safetensors files."""
         try:
-            if (index := self._read(files.INDEX, files.MOST_INDEX_BYTES)) is not None:
+            if (index := self._read(files.INDEX, files.MAX_INDEX_BYTES)) is not None:
                 return files.bytes_by_index(index)
             start = self._read(files.WEIGHTS, files.LENGTH_BYTES)
             if start is None:
@@ -54,8 +52,15 @@ class Folder:
         except (OSError, RuntimeError):
             return None
 
+    def image_processor(self) -> dict[str, int] | None:
+        """Whole numbers of the image processor; None without them."""
+        try:
+            return files.image_processor(lambda name: self._read(name, files.MAX_CONFIG_BYTES + 1))
+        except (OSError, RuntimeError):
+            return None
+
     def _read(self, name: str, most: int) -> bytes | None:
-        """At most that many bytes of a file; None where it is not there. Links are followed inside the root only."""
+        """At most ``most`` bytes of a file; None if it does not exist. Follows links inside the root only."""
         file = self._model / name
         if not self._inside(file) or not file.is_file():
             return None

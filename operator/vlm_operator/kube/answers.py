@@ -1,6 +1,4 @@
-"""What an API server, or a proxy before it, has answered: JSON objects, and what is to be made of everything else."""
-
-from __future__ import annotations
+"""Answers of an API server, or of a proxy before it: JSON objects, and errors in words."""
 
 import html
 import json
@@ -9,7 +7,7 @@ from typing import Any, Final
 
 Json = dict[str, Any]
 
-# Of what is no answer of Kubernetes: enough to tell who answered.
+# Of an answer that is not from Kubernetes: enough to recognize who answered.
 WORDS_LENGTH: Final = 200
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _UNSEEN: Final = re.compile(r"<(script|style)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
@@ -17,7 +15,7 @@ _TAG: Final = re.compile(r"<[!/a-z][^>]*>", re.IGNORECASE)
 
 
 class ApiError(Exception):
-    """The API server refused, or did not answer. ``status`` is the HTTP code, 0 where there was no answer."""
+    """The API server refused, or did not answer. ``status`` is the HTTP code, 0 without an answer."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -35,7 +33,7 @@ def json_object(data: bytes) -> Json:
     """An answer that must be a JSON object; nothing at all is an empty one. Raises ApiError."""
     answer = _parsed(data) if data else {}
     if not isinstance(answer, dict):
-        raise ApiError(0, "NoAnswer", f"what answers is no API server: {in_words(data) or 'it says nothing'}")
+        raise ApiError(0, "NoAnswer", f"the answer is not from an API server: {in_words(data) or 'it is empty'}")
     return answer
 
 
@@ -51,8 +49,8 @@ def in_words(data: bytes) -> str:
     """Of a page its title, or else its text: one line, at most ``WORDS_LENGTH`` characters."""
     text = data.decode(errors="replace")
     title = _TITLE.search(text)
-    said = title[1] if title and title[1].strip() else _TAG.sub(" ", _UNSEEN.sub(" ", text))
-    line = " ".join(html.unescape(said).split())
+    words = title[1] if title and title[1].strip() else _TAG.sub(" ", _UNSEEN.sub(" ", text))
+    line = " ".join(html.unescape(words).split())
     return line if len(line) <= WORDS_LENGTH else line[: WORDS_LENGTH - 1] + "…"
 
 

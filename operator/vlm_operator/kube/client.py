@@ -1,9 +1,10 @@
 """A small JSON client on top of the official one, which brings connections, certificates and credentials."""
 
-from __future__ import annotations
-
+import contextlib
 import json
+import math
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -24,26 +25,40 @@ Patch = list[dict[str, Any]]
 
 # Seconds to connect and to wait for an answer; no request here takes long but a watch.
 TIMEOUT_SECONDS: Final = (5.0, 30.0)
-# The API server sends a bookmark about every minute: a watch that is silent for longer is dead, and nobody said so.
+# The API server sends a bookmark about every minute: a watch that is silent for longer is dead.
 SILENT_SECONDS: Final = 90.0
-# How long a watch lasts before it is asked for again; spread, so that not all end at the same time.
+# How long a watch lasts; spread, so that not all end at the same time.
 WATCH_SECONDS: Final = (240, 480)
 PAGE: Final = 500
-# What the official client says of a kubeconfig: its own words, or what it stumbles over in a file that is something else.
+# Errors of the official client for an unusable kubeconfig, and for a file that is something else.
 UNUSABLE: Final = (
     kubernetes_config.ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError
 )  # fmt: skip
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# Kubernetes' words for HTTP methods; what a method does not tell, the caller says.
+# Kubernetes' verbs for HTTP methods; for lists and applies the caller names it.
 VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-# How long an answer to "does the cluster serve this kind?" is believed.
+# How long discovery is trusted.
 DISCOVERY_SECONDS: Final = 30.0
 
 
-def configure(kubeconfig: str | None = None, context: str | None = None) -> None:
-    """Takes the pod's service account, or else the kubeconfig; only the kubeconfig where the caller names it or a context.
+_DEADLINE = threading.local()
 
-    Raises ApiError where there is neither.
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Requests of this thread inside the block end after that time, and none is sent later: they raise ApiError."""
+    before = getattr(_DEADLINE, "at", math.inf)
+    _DEADLINE.at, _DEADLINE.seconds = time.monotonic() + seconds, seconds
+    try:
+        yield
+    finally:
+        _DEADLINE.at = before
+
+
+def configure(kubeconfig: str | None = None, context: str | None = None) -> None:
+    """Takes the pod's service account, or else the kubeconfig; only the kubeconfig if the caller names it or a context.
+
+    Raises ApiError without either.
     """
     try:
         if kubeconfig is None and context is None:
@@ -55,12 +70,12 @@ def configure(kubeconfig: str | None = None, context: str | None = None) -> None
         kubernetes_config.load_kube_config(config_file=kubeconfig, context=context)  # type: ignore[no-untyped-call]
     except UNUSABLE as error:
         known = isinstance(error, (kubernetes_config.ConfigException, OSError))
-        why = str(error) if known else "it is no kubeconfig: " + " ".join(str(error).split())
+        why = str(error) if known else "it is not a kubeconfig: " + " ".join(str(error).split())
         raise ApiError(0, "NoConfig", f"no service account and no usable kubeconfig: {why}") from error
 
 
 def context_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
-    """The namespace of that context, or of the current one; ``default`` where it names none or there is no kubeconfig."""
+    """The namespace of that context, or of the current one; ``default`` if it names none or there is no kubeconfig."""
     try:
         contexts, current = kubernetes_config.list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
     except UNUSABLE:
@@ -74,15 +89,15 @@ class Client:
 
     def __init__(
         self,
-        asked: Callable[[str, int, float], None] = lambda verb, status, seconds: None,
+        on_request: Callable[[str, int, float], None] = lambda verb, status, seconds: None,
         timeout_seconds: tuple[float, float] = TIMEOUT_SECONDS,
         *,
         repeats: bool = True,
     ) -> None:
-        """``asked`` is told of each request: its verb, the HTTP status (0: no answer) and the seconds that it took.
-        ``timeout_seconds``: to connect, and to wait for an answer. ``repeats``: whether what may be sent twice is sent again
-        at once where no answer came, up to three times."""
-        self._asked = asked
+        """``on_request`` gets the verb, the HTTP status (0: no answer) and the seconds of each request.
+        ``timeout_seconds``: to connect, and to wait for an answer. ``repeats``: whether a request that may be sent twice is
+        sent again at once without an answer, up to three times."""
+        self._on_request = on_request
         self._timeout_seconds = timeout_seconds
         configuration = kubernetes_client.Configuration.get_default_copy()
         configuration.connection_pool_maxsize = 48
@@ -94,11 +109,11 @@ class Client:
         self._fenced = False
 
     def fence(self) -> None:
-        """From now on nothing is written but leases: somebody else may be the one who works. There is no way back."""
+        """From now on only leases are written, since another operator may work. This cannot be undone."""
         self._fenced = True
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
-        """The object, or None where there is none."""
+        """The object, or None if there is none."""
         try:
             return self._call("GET", kind.path(namespace, name))
         except ApiError as error:
@@ -107,9 +122,9 @@ class Client:
             raise
 
     def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> list[Json]:
-        """All objects; of every namespace where none is given.
+        """All objects; of every namespace if none is given.
 
-        Of a kind that a cluster may lack there are none where it does; for any other kind that is an ApiError.
+        None of a missing kind that a cluster may lack; any other missing kind is an ApiError.
         """
         try:
             pages = self.pages(kind, namespace, labels=labels, fields=fields)
@@ -122,7 +137,7 @@ class Client:
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", limit: int = PAGE
     ) -> Iterator[Json]:
-        """Lists, of at most ``limit`` items each. Raises ApiError, 404 where the cluster does not know the kind."""
+        """Lists, of at most ``limit`` items each. Raises ApiError, 404 if the cluster does not serve the kind."""
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(limit)}
         while True:
             try:
@@ -140,8 +155,13 @@ class Client:
                 return
             query["continue"] = token
 
+    def count(self, kind: Kind, namespace: str | None = None) -> int:
+        """The number of objects, by a list that reads the metadata of one. Raises ApiError."""
+        page = self._call("GET", kind.path(namespace), {"limit": "1"}, verb="list", accept=METADATA_ONLY)
+        return len(page.get("items") or []) + int((page.get("metadata") or {}).get("remainingItemCount") or 0)
+
     def uids(self, kind: Kind, namespace: str | None = None) -> set[str]:
-        """The identities of all objects, by a list that brings nothing else of them. Raises ApiError."""
+        """The uids of all objects, by a list that reads only metadata. Raises ApiError."""
         found: set[str] = set()
         query = {"limit": str(PAGE)}
         while True:
@@ -154,7 +174,7 @@ class Client:
     def watch(self, kind: Kind, namespace: str | None = None, *, labels: str = "", version: str) -> Iterator[Json]:
         """Events after that version as they come (``type`` and ``object``), until the API server ends the watch.
 
-        Raises ApiError, also where the connection breaks or is silent for too long.
+        Raises ApiError, also if the connection breaks or is silent for too long.
         """
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "labelSelector": labels}
         query["timeoutSeconds"] = str(random.randint(*WATCH_SECONDS))
@@ -203,32 +223,37 @@ class Client:
         return self._call("PATCH", path, query, patch, "application/json-patch+json")
 
     def create(self, kind: Kind, manifest: Json) -> Json:
-        """Raises ApiError 409 where the name is taken."""
+        """Raises ApiError 409 if the name is taken."""
         path = kind.path(manifest["metadata"].get("namespace"))
         return self._call("POST", path, {"fieldManager": FIELD_MANAGER}, manifest, "application/json")
 
     def replace(self, kind: Kind, manifest: Json) -> Json:
-        """Raises ApiError 409 where the object has changed since it was read."""
+        """Raises ApiError 409 if the object has changed since it was read."""
         metadata = manifest["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"])
         return self._call("PUT", path, {"fieldManager": FIELD_MANAGER}, manifest, "application/json")
 
-    def delete(self, kind: Kind, manifest: Json) -> None:
-        """Deletes exactly this object; one of the same name that was made since then stays. Gone already is fine."""
+    def delete(self, kind: Kind, manifest: Json) -> bool:
+        """Deletes exactly this object, by its uid. False if the name is still taken: by the object itself while finalizers
+        hold it, or by another that was created since."""
         metadata = manifest["metadata"]
         body = {"preconditions": {"uid": metadata["uid"]}, "propagationPolicy": "Background"}
+        path = kind.path(metadata.get("namespace"), metadata["name"])
         try:
-            self._call("DELETE", kind.path(metadata.get("namespace"), metadata["name"]), {}, body, "application/json")
+            answer = self._call("DELETE", path, {}, body, "application/json")
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
+            return error.status == 404
+        # Of what is gone comes a Status, of what is only marked as deleted the object.
+        return answer.get("kind") == "Status"
 
     def _forget(self, kind: Kind) -> None:
-        """A kind can go at any time, with its controller; what discovery said before must not hold up every service."""
+        """A kind can be removed at any time with its controller; old discovery must not hold up every service."""
         self._served.pop(kind.root, None)
 
     def serves(self, kind: Kind) -> bool:
-        """Whether the cluster knows this kind in this version."""
+        """Whether the cluster serves this kind in this version."""
         now = time.monotonic()
         known = self._served.get(kind.root)
         if known is None or now - known[0] > DISCOVERY_SECONDS:
@@ -255,6 +280,10 @@ class Client:
     ) -> Json:
         if self._fenced and method != "GET" and not path.startswith(LEASE.root):
             raise ApiError(0, "Fenced", "nothing is written any more: another operator may work now")
+        left = getattr(_DEADLINE, "at", math.inf) - time.monotonic()
+        if left <= 0:
+            raise ApiError(504, "Timeout", f"not done within {_DEADLINE.seconds:.0f} s: the API server is slow")
+        timeouts = tuple(min(left, each) for each in self._timeout_seconds)
         headers = {"Accept": accept}
         if content_type:
             headers["Content-Type"] = content_type
@@ -265,13 +294,13 @@ class Client:
         text = None if body is None else json.dumps(body) if content_type == "application/apply-patch+yaml" else body
         began, status = time.monotonic(), 0
         try:
-            response = self._api.call_api(method, url, headers, text, _request_timeout=self._timeout_seconds)
+            response = self._api.call_api(method, url, headers, text, _request_timeout=timeouts)
             data = response.read()  # type: ignore[no-untyped-call]
             status = response.status
         except (urllib3.exceptions.HTTPError, kubernetes_client.ApiException, OSError) as error:
             raise ApiError(0, "NoAnswer", f"the API server did not answer: {error}") from error
         finally:
-            self._asked(verb or VERBS[method], status, time.monotonic() - began)
+            self._on_request(verb or VERBS[method], status, time.monotonic() - began)
         if not 200 <= status <= 299:
             raise refusal(status, data)
         return json_object(data)

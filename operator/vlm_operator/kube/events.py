@@ -1,7 +1,5 @@
 """Events for people: each once, counted when it comes again, never a flood."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import threading
@@ -10,17 +8,19 @@ from collections import OrderedDict
 from datetime import datetime, timezone
 from typing import Any, Final
 
+from vlm_api.bounds import cut_bytes, harmless
 from vlm_api.names import API_VERSION, FIELD_MANAGER, KIND
 from vlm_operator.kube.client import ApiError, Client
 from vlm_operator.kube.kinds import EVENT
 
 log = logging.getLogger(__name__)
 
-# The same event is not told again within this time.
+# The same event is not written again within this time.
 QUIET_SECONDS: Final = 600.0
 # How many events are remembered; the oldest is forgotten first.
-MEMORY: Final = 2048
-NOTE_LENGTH: Final = 1024
+REMEMBERED: Final = 2048
+# In bytes: the API server counts those.
+NOTE_BYTES: Final = 1024
 
 
 class Recorder:
@@ -30,27 +30,27 @@ class Recorder:
         self._client = client
         self._instance = instance[:128]
         self._lock = threading.Lock()
-        self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """Event -> when it was last told, and how often."""
+        self._recorded: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """Event -> when it was last written, and how often."""
 
-    def tell(self, service: dict[str, Any], kind: str, reason: str, note: str, action: str = "Reconcile") -> None:
+    def record(self, service: dict[str, Any], kind: str, reason: str, note: str, action: str = "Reconcile") -> None:
         """One event. ``kind`` is Normal or Warning, ``reason`` a CamelCase word, ``note`` a sentence."""
         metadata = service["metadata"]
         key = hashlib.sha256(f"{metadata['uid']}/{reason}/{note}".encode()).hexdigest()[:16]
         now = time.monotonic()
         with self._lock:
-            last, count = self._told.get(key, (None, 0))
+            last, count = self._recorded.get(key, (None, 0))
             if last is not None and now - last < QUIET_SECONDS:
                 return
-            self._told[key] = (now, count + 1)
-            self._told.move_to_end(key)
-            while len(self._told) > MEMORY:
-                self._told.popitem(last=False)
+            self._recorded[key] = (now, count + 1)
+            self._recorded.move_to_end(key)
+            while len(self._recorded) > REMEMBERED:
+                self._recorded.popitem(last=False)
         name = f"{metadata['name']}.{key}"
         stamp = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
         event = self._event(service, name, stamp, kind, reason, note, action)
         try:
-            # Where the name is taken it was told before, by the operator before this one.
+            # If the name is taken, the operator before this one has written it.
             if count or not self._create(event):
                 self._count(key, event, max(count + 1, 2))
         except ApiError as error:
@@ -64,10 +64,10 @@ class Recorder:
         except ApiError as error:
             if error.status != 404:
                 raise
-            # The API server keeps Events for an hour: what comes again later is an Event of its own.
+            # The API server keeps Events for an hour; one that comes again later is a new Event.
             self._create(event)
             with self._lock:
-                self._told[key] = (time.monotonic(), 1)
+                self._recorded[key] = (time.monotonic(), 1)
 
     def _create(self, event: dict[str, Any]) -> bool:
         try:
@@ -99,6 +99,6 @@ class Recorder:
                 "uid": metadata["uid"],
                 "resourceVersion": metadata.get("resourceVersion"),
             },
-            "note": note if len(note) <= NOTE_LENGTH else note[: NOTE_LENGTH - 1] + "…",
+            "note": cut_bytes(harmless(note), NOTE_BYTES),
             "type": kind,
         }

@@ -1,12 +1,11 @@
 """The kinds of objects that the operator reads or writes, and where the API server keeps them."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from vlm_api.names import API_VERSION, KIND, PLURAL
+from vlm_api.names import API_VERSION, KIND, LWS_API, LWS_KIND, PLURAL
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Kind:
 
     @property
     def root(self) -> str:
-        """The path of the group and version, where the API server lists what it serves."""
+        """The path of the group and version, under which the API server lists its kinds."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
@@ -55,7 +54,7 @@ DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 REPLICA_SET: Final = Kind("apps/v1", "ReplicaSet", "replicasets")
 JOB: Final = Kind("batch/v1", "Job", "jobs")
 AUTOSCALER: Final = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-LEADER_WORKER_SET: Final = Kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets")
+LEADER_WORKER_SET: Final = Kind(LWS_API, LWS_KIND, "leaderworkersets")
 NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 RESOURCE_SLICE: Final = Kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
@@ -65,15 +64,17 @@ REVISION: Final = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
-# What a service can be made of. Those that every cluster serves, and those that it may lack.
+# The objects of a service: kinds that every cluster serves, and kinds that it may lack.
 OWNED: Final = (CONFIG_MAP, SERVICE, DEPLOYMENT, AUTOSCALER, NETWORK_POLICY)
 OWNED_OPTIONAL: Final = (LEADER_WORKER_SET, POD_MONITOR, RESOURCE_CLAIM_TEMPLATE)
-# Kinds without which a cluster is none the worse.
+# What the pods of a service come from.
+WORKLOADS: Final = (DEPLOYMENT, LEADER_WORKER_SET)
+# Kinds that a cluster need not serve.
 MAY_BE_MISSING: Final = (*OWNED_OPTIONAL, RESOURCE_SLICE)
 
 _BY_NAME: Final = {(k.api_version, k.kind): k for k in (*OWNED, *OWNED_OPTIONAL, JOB, REVISION)}
 
 
-def kind_of(manifest: dict[str, object]) -> Kind:
+def kind_of(manifest: Mapping[str, Any]) -> Kind:
     """The kind of one of our own manifests. Raises KeyError for any other."""
     return _BY_NAME[str(manifest["apiVersion"]), str(manifest["kind"])]

@@ -1,10 +1,11 @@
 """Leader election by a Lease: of several operators only one works."""
 
-from __future__ import annotations
-
 import logging
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final
@@ -14,27 +15,30 @@ from vlm_operator.kube.kinds import LEASE
 
 log = logging.getLogger(__name__)
 
-# A leader that cannot renew stops after 6 s. One that died is replaced after 10 s, counted from when another first saw its
-# last renewal, which may be one retry late, and is noticed at the next retry: at most 13 s, so that fail-over takes less
-# than the 15 s of client-go's usual lease.
+# A leader that cannot renew stops after 6 s. A dead one is replaced 10 s after another has first observed its last renewal,
+# which may be one retry late, at the next retry: after at most 13 s, less than the 15 s of client-go's default lease.
 LEASE_SECONDS: Final = 10
 RENEW_DEADLINE_SECONDS: Final = 6.0
 RETRY_SECONDS: Final = 1.5
-# To connect, and to wait for an answer: a connection that went silent must leave time for another before the deadline.
+# To connect, and to wait for an answer. A silent connection must leave time for another before the deadline.
 TIMEOUT_SECONDS: Final = (2.0, 2.5)
 
 
+class LeaseLost(Exception):
+    """Another operator works now, or the API server could not be reached for too long."""
+
+
 @dataclass
-class _Seen:
-    """A lease as somebody else last renewed it, and when that was seen by our own clock."""
+class _Observed:
+    """A lease as another holder last renewed it, and when we observed that by our own clock."""
 
     record: tuple[Any, Any]
     at: float
 
 
 class LeaseLock:
-    """One contender. Times of other machines are never compared with ours: a lease counts as given up when it was not
-    renewed for its duration since we first saw its present state."""
+    """One contender. Times of other machines are never compared with ours: a lease has expired if it was not renewed for its
+    duration since we first observed its present state."""
 
     def __init__(
         self, client: Client, namespace: str, name: str, identity: str, clock: Callable[[], float] = time.monotonic
@@ -44,10 +48,10 @@ class LeaseLock:
         self._name = name
         self._identity = identity
         self._clock = clock
-        self._seen: _Seen | None = None
+        self._observed: _Observed | None = None
 
     def try_once(self) -> bool:
-        """Takes or renews the lease; False while another holds it. Raises ApiError where the API server fails."""
+        """Takes or renews the lease; False while another holds it. Raises ApiError."""
         lease = self._client.get(LEASE, self._namespace, self._name)
         try:
             if lease is None:
@@ -68,7 +72,7 @@ class LeaseLock:
         return True
 
     def release(self) -> None:
-        """Gives the lease up, so that the next operator need not wait for it to expire."""
+        """Gives the lease up, so that the next operator does not wait for it to expire."""
         try:
             lease = self._client.get(LEASE, self._namespace, self._name)
             if lease is not None and (lease.get("spec") or {}).get("holderIdentity") == self._identity:
@@ -80,9 +84,9 @@ class LeaseLock:
 
     def _expired(self, spec: dict[str, Any]) -> bool:
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
-        if self._seen is None or self._seen.record != record:
-            self._seen = _Seen(record, self._clock())
-        return self._clock() - self._seen.at > float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
+        if self._observed is None or self._observed.record != record:
+            self._observed = _Observed(record, self._clock())
+        return self._clock() - self._observed.at > float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
 
     def _lease(self, spec: dict[str, Any], *, transitions: int, taken: bool) -> dict[str, Any]:
         return {
@@ -101,3 +105,77 @@ class LeaseLock:
             "renewTime": now,
             "leaseTransitions": transitions,
         }
+
+
+class Election(threading.Thread):
+    """Takes the lease and renews it, in a thread of its own: an event loop that is busy must neither lose the lease nor
+    miss that it is lost. The callbacks run in this thread."""
+
+    def __init__(
+        self,
+        lock: LeaseLock,
+        *,
+        on_standby: Callable[[], None],
+        on_held: Callable[[], None],
+        on_lost: Callable[[Exception], None],
+    ) -> None:
+        """``on_lost`` gets LeaseLost, or an internal error."""
+        super().__init__(name="lease", daemon=True)
+        self._lock = lock
+        self._on_standby, self._on_held, self._on_lost = on_standby, on_held, on_lost
+        self._stopping = threading.Event()
+        self.held = False
+        """Whether the lease was taken."""
+
+    def stop(self) -> None:
+        """Ends the thread after the request under way."""
+        self._stopping.set()
+
+    def release(self) -> None:
+        """Gives the lease up. Only after the thread has ended: a renewal would take it again."""
+        self._lock.release()
+
+    def run(self) -> None:
+        """Waits for the lease, then keeps it."""
+        # A request may last longer than its time-outs, such as in a slow lookup, so the deadline needs another thread.
+        with ThreadPoolExecutor(1, thread_name_prefix="lease-request") as requests:
+            try:
+                renewed = self._acquire()
+                if renewed is not None:
+                    self._keep(requests, renewed)
+            except Exception as error:
+                self._on_lost(error)
+
+    def _acquire(self) -> float | None:
+        """When it took the lease; None once it is stopped."""
+        standby = False
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                if self._lock.try_once():
+                    self.held = True
+                    self._on_held()
+                    return began
+                if not standby:
+                    self._on_standby()
+                    standby = True
+            except ApiError as error:
+                log.warning("the lease cannot be read (retrying): %s", error.message)
+            self._stopping.wait(RETRY_SECONDS)
+        return None
+
+    def _keep(self, requests: ThreadPoolExecutor, renewed: float) -> None:
+        # Another operator takes the lease soon after the deadline, whatever a request is waiting for.
+        while not self._stopping.wait(min(RETRY_SECONDS, renewed + RENEW_DEADLINE_SECONDS - time.monotonic())):
+            began = time.monotonic()
+            left = renewed + RENEW_DEADLINE_SECONDS - began
+            if left <= 0:
+                raise LeaseLost("the lease could not be renewed")
+            try:
+                if not requests.submit(self._lock.try_once).result(left):
+                    raise LeaseLost("another operator took the lease")
+                renewed = began
+            except LateError:
+                raise LeaseLost("the lease could not be renewed: no answer in time") from None
+            except ApiError as error:
+                log.warning("the lease was not renewed: %s", error.message)

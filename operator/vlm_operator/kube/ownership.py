@@ -1,6 +1,4 @@
-"""Whose an object is."""
-
-from __future__ import annotations
+"""Owners of objects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +8,9 @@ from vlm_operator.kube.client import Json
 
 
 def owner_reference(service: Mapping[str, Any]) -> Json:
-    """The reference from everything that is made for a service to the service, so that it goes when the service goes.
+    """The reference to the service on each of its objects, so that they are deleted with it.
 
-    ``service`` is the live VLMService. There is no blockOwnerDeletion: it would need rights on finalizers.
+    ``service`` is the live VLMService. It has no blockOwnerDeletion, which would need rights on finalizers.
     """
     metadata = service["metadata"]
     return {
@@ -25,19 +23,19 @@ def owner_reference(service: Mapping[str, Any]) -> Json:
 
 
 def is_owned(manifest: Mapping[str, Any], uid: str) -> bool:
-    """Whether an object carries our reference to the service of that uid. A service made anew owns nothing old."""
+    """Whether an object has our reference to the service with that uid. A service that was created again owns nothing old."""
     references = (manifest.get("metadata") or {}).get("ownerReferences") or []
     return any(r.get("uid") == uid and r.get("controller") for r in references)
 
 
-def whose(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Kind and name of the controller of any object; None where it has none."""
+def controller_of(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Kind and name of the controller of any object; None if it has none."""
     references = (manifest.get("metadata") or {}).get("ownerReferences") or []
     return next(((str(r.get("kind")), str(r.get("name"))) for r in references if r.get("controller")), None)
 
 
 def owner_name(manifest: Mapping[str, Any]) -> str | None:
-    """The name of the VLMService that an object belongs to, whatever its labels say; None where it belongs to none."""
+    """The name of the VLMService that owns an object, whatever its labels say; None if none does."""
     references = (manifest.get("metadata") or {}).get("ownerReferences") or []
     ours = (r for r in references if r.get("controller") and r.get("kind") == KIND)
     return next((str(r.get("name")) for r in ours if str(r.get("apiVersion")).startswith(f"{GROUP}/")), None)

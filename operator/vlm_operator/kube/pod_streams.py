@@ -1,7 +1,5 @@
 """A pod's log while it is written, and commands inside its containers: the two streams of the API server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -27,7 +25,7 @@ def follow_log(namespace: str, pod: str, container: str) -> Iterator[str]:
     """Each line of the container's log, from its first, until the container ends or the connection does.
 
     Raises ApiError where the log cannot be read, such as before the container has started. A connection that ends
-    early ends the lines without an error: the caller asks again and passes over what it has seen.
+    early ends the lines without an error: the caller asks again and skips what it has read.
     """
     api = kubernetes_client.CoreV1Api()
     rest = ""
@@ -53,7 +51,7 @@ def run_in(namespace: str, pod: str, container: str, command: Sequence[str], lin
     """Each line that the command prints inside the container, on standard output. ``line`` is its standard input.
 
     Raises ApiError where it cannot be run, and where it ends with another code than 0: then with the end of what it
-    said on standard error.
+    wrote to standard error.
     """
     api = kubernetes_client.CoreV1Api()
     try:

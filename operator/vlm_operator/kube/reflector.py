@@ -1,6 +1,4 @@
-"""Keeps up with all objects of one kind: a list, then a watch, and a list again whenever the watch cannot go on."""
-
-from __future__ import annotations
+"""Follows all objects of one kind: a list, then a watch, and a list again whenever the watch cannot continue."""
 
 import logging
 import random
@@ -14,34 +12,34 @@ from vlm_operator.kube.kinds import MAY_BE_MISSING, Kind
 
 log = logging.getLogger(__name__)
 
-# Objects of a page: what is read at once is in memory as a whole, and a status with its plan is large.
+# Objects per page. A page is in memory as a whole, and a status with its plan is large.
 PAGE: Final = 100
 FIRST_BACKOFF_SECONDS: Final = 0.5
 LAST_BACKOFF_SECONDS: Final = 10.0
-# A watch lasts for minutes. What ends each of them at once, as a proxy may, is not to be asked without end.
+# A watch lasts for minutes. If something, such as a proxy, ends each at once, retries must slow down.
 AT_ONCE_SECONDS: Final = 1.0
-# A kind that the cluster lacks may be installed at any time, and nothing tells.
+# A missing kind may be installed at any time, without an event.
 MISSING_SECONDS: Final = 30.0
-# And a namespace that went may come back, with the rights in it.
+# A deleted namespace may come back, with the rights in it.
 REFUSED_SECONDS: Final = 10.0
 
 
 class Sink(Protocol):
-    """Where the objects go. Called from one thread for each kind and namespace."""
+    """Receives the objects. Called from one thread per kind and namespace."""
 
-    def see(self, found: Json, *, deleted: bool = False, listed: bool = False) -> None:
-        """An object as it is now, or as it was when it was deleted; ``listed``: by a list, which overrules all before."""
+    def update(self, found: Json, *, deleted: bool = False, listed: bool = False) -> None:
+        """An object as it is now, or was when it was deleted. ``listed``: from a list, which overrules earlier events."""
 
-    def keep(self, namespace: str | None, names: Collection[tuple[str | None, str]], version: str) -> None:
-        """A list of that version has ended: whatever is not among these (namespace and name) is gone."""
+    def retain(self, namespace: str | None, names: Collection[tuple[str | None, str]], version: str) -> None:
+        """A list of that version has ended: everything but these (namespace and name) is gone."""
 
 
 class Reflector(threading.Thread):
     """One kind in one namespace, or in all of them. Runs until the process ends or ``stop`` is called.
 
-    A silent connection, an API server that is away and a version that is too old are normal: it goes on from where it
-    was, or lists anew. Only rights that are missing from the start are an error: ``failed`` is told, and the thread ends.
-    Where ``patient``, they are no error but waited for: ``refused`` says so, and the sink keeps what it has.
+    A silent connection, an unreachable API server and an outdated version are normal: it continues from where it was, or lists
+    again. Only rights that are missing at the start are an error: ``failed`` is called, and the thread ends. If ``patient``,
+    it waits for the rights instead, with the reason in ``refused``, and the sink keeps its objects.
     """
 
     def __init__(
@@ -61,9 +59,9 @@ class Reflector(threading.Thread):
         self._patient, self._failed = patient, failed
         self._stopping = threading.Event()
         self.synced = threading.Event()
-        """Set once the first list is complete, also where the cluster does not know the kind."""
+        """Set once the first list is complete, or the cluster does not serve the kind."""
         self.refused: ApiError | None = None
-        """Why nothing may be read at present, where that is waited for."""
+        """Why nothing can be read now, while it waits for the rights."""
 
     def stop(self) -> None:
         """Ends the thread after the next event."""
@@ -81,7 +79,7 @@ class Reflector(threading.Thread):
                 began, before = time.monotonic(), version
                 version = self._follow(version)
                 if version == before and time.monotonic() - began < AT_ONCE_SECONDS:
-                    raise ApiError(0, "NoAnswer", "the watch has ended at once, without any news")
+                    raise ApiError(0, "NoAnswer", "the watch has ended at once, without any event")
                 failures = 0
             except ApiError as error:
                 if error.status == 403 and self._patient:
@@ -91,13 +89,15 @@ class Reflector(threading.Thread):
                 if error.status == 403 and not self.synced.is_set():
                     self._failed(error)
                     return
-                # Where there was no answer, the version still holds; everything else is worth another look at all.
+                # Without an answer the version still holds; anything else requires another list.
                 version = version if error.status == 0 else None
                 failures += 1
                 self._wait(error, failures)
             except Exception:
-                # One object that nobody foresaw must not end the watch for all others.
-                log.exception("watching %s: a fault of the operator", self._kind.plural)
+                # One unexpected object must not end the watch of all others.
+                log.exception(
+                    "watching %s: internal error, retrying in %.0f s", self._kind.plural, LAST_BACKOFF_SECONDS
+                )
                 version, failures = None, failures + 1
                 self._stopping.wait(LAST_BACKOFF_SECONDS)
 
@@ -109,18 +109,18 @@ class Reflector(threading.Thread):
             for found in page["items"]:
                 metadata = found["metadata"]
                 names.add((metadata.get("namespace"), metadata["name"]))
-                self._sink.see(found, listed=True)
-        self._sink.keep(self._namespace, names, version)
+                self._sink.update(found, listed=True)
+        self._sink.retain(self._namespace, names, version)
         return version
 
     def _follow(self, version: str) -> str:
-        """Watches until the API server ends it, as it does every few minutes. Returns the version that was reached."""
+        """Watches until the API server ends it, as it does every few minutes. Returns the last version."""
         for event in self._client.watch(self._kind, self._namespace, labels=self._labels, version=version):
             found = event["object"]
             if event["type"] == "ERROR":
                 raise ApiError(int(found.get("code") or 410), str(found.get("reason")), str(found.get("message")))
             if event["type"] != "BOOKMARK":
-                self._sink.see(found, deleted=event["type"] == "DELETED")
+                self._sink.update(found, deleted=event["type"] == "DELETED")
             version = str(found["metadata"]["resourceVersion"])
             if self._stopping.is_set():
                 break
@@ -128,7 +128,7 @@ class Reflector(threading.Thread):
 
     def _wait(self, error: ApiError, failures: int) -> None:
         if error.status == 404 and self._kind in MAY_BE_MISSING:
-            self._sink.keep(self._namespace, (), "")
+            self._sink.retain(self._namespace, (), "")
             self.refused = None
             self.synced.set()
             self._stopping.wait(MISSING_SECONDS * random.uniform(0.8, 1.2))
@@ -136,7 +136,7 @@ class Reflector(threading.Thread):
         if error.status != 410:
             log.log(
                 logging.WARNING if failures > 1 else logging.DEBUG,
-                "watching %s: %s (trying again)",
+                "watching %s: %s (retrying)",
                 self._kind.plural,
                 error.message,
             )

@@ -1,6 +1,4 @@
-"""Writes a VLMService's status, and only when it says something else than before."""
-
-from __future__ import annotations
+"""Writes the status of a VLMService, only if it differs from the live one."""
 
 import hashlib
 import json
@@ -17,27 +15,27 @@ log = logging.getLogger(__name__)
 class StatusWriter:
     """The status subresource of VLMServices."""
 
-    def __init__(self, client: Client, seen: Callable[[Json], None] = lambda found: None) -> None:
-        """``seen`` is told what each write has made of the object."""
+    def __init__(self, client: Client, on_write: Callable[[Json], None] = lambda written: None) -> None:
+        """``on_write`` gets the object after each write."""
         self._client = client
-        self._seen = seen
+        self._on_write = on_write
         self._accepted: dict[tuple[str, str], str] = {}
-        """Service -> digest of what was wanted and what was kept of it, where that is less."""
+        """Service -> digest of the status that was sent and of the smaller one that was kept."""
 
     def write(self, service: Json, status: Json) -> bool:
         """Replaces the status of the live ``service``. Returns whether anything was sent.
 
-        Raises ApiError, but not where the service has changed, gone or was made anew meanwhile: that is an event of
-        its own.
+        Raises ApiError, but not if the service was changed, deleted or created again meanwhile: that is an event of its own.
         """
-        metadata, wanted = service["metadata"], without_nulls(status)
-        live, key = _text(service.get("status") or {}), (metadata["namespace"], metadata["name"])
-        if _text(wanted) == live or self._accepted.get(key) == _digest(metadata["uid"], _text(wanted), live):
+        metadata, wanted, live = service["metadata"], without_nulls(status), service.get("status") or {}
+        key = (metadata["namespace"], metadata["name"])
+        # The API server returns 171.0 as 171, which is equal in Python.
+        if wanted == live or (key in self._accepted and self._accepted[key] == _digest(metadata["uid"], wanted, live)):
             return False
-        # Not a merge patch: that would keep labels and variables that are no longer there.
+        # Not a merge patch, which would keep labels and variables that are gone.
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-            # What was said of an older state would undo what others have written into the status since.
+            # A status for an older state would undo what others have written since.
             {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
             {"op": "add", "path": "/status", "value": wanted},
         ]
@@ -49,17 +47,12 @@ class StatusWriter:
             if error.status in (404, 409) or "testing path" in error.message:
                 return False
             raise
-        self._seen(answer)
-        kept = _text(answer.get("status") or {})
+        self._on_write(answer)
         self._accepted.pop(key, None)
-        if kept != _text(wanted):
-            # An older CRD does not know all fields. Without this the difference would be written for ever.
-            log.warning(
-                "%s/%s: the API server did not keep all of the status: is the CRD older than the operator?",
-                metadata["namespace"],
-                metadata["name"],
-            )
-            self._accepted[key] = _digest(metadata["uid"], _text(wanted), kept)
+        if (kept := answer.get("status") or {}) != wanted:
+            # An older CRD does not know all fields. Without this the difference would be written forever.
+            log.warning("%s/%s: the API server did not keep all of the status: update the CRD", *key)
+            self._accepted[key] = _digest(metadata["uid"], wanted, kept)
         return True
 
     def forget(self, namespace: str, name: str) -> None:
@@ -74,18 +67,5 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-def _digest(*texts: str) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
-
-
-def _text(value: Any) -> str:
-    return json.dumps(_whole(value), sort_keys=True)
-
-
-def _whole(value: Any) -> Any:
-    """The API server gives 171.0 back as 171."""
-    if isinstance(value, dict):
-        return {k: _whole(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_whole(v) for v in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _digest(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -3,8 +3,6 @@
 It is registered as its own chart does it: as version v1beta1 of the API, without a check of its certificate.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

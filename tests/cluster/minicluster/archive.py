@@ -1,7 +1,5 @@
 """Container images as files, in the format of `docker save`, which containerd imports. Same input, same bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

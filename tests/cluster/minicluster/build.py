@@ -4,8 +4,6 @@ Kubernetes, etcd, containerd, the network plugins, KWOK, LeaderWorkerSet and pro
 go.sum pins every byte of the cluster and no container registry and no download page is needed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re
@@ -19,7 +17,8 @@ from .paths import ASSETS_TOOLS, ASSETS_VARIABLE, BIN, BUILD_LOGS, CNI, SHARE, S
 from .shell import run, run_long, say
 
 GO_MOD = SOURCE / "go.mod"
-ADAPTER = SOURCE / "adapter"  # a module of its own: it needs an older Kubernetes than the other programs
+# A module of its own: it needs an older Kubernetes than the other programs. Only the suites use it.
+ADAPTER = SOURCE / "adapter"
 MODULES = (SOURCE, ADAPTER)
 # `go build` names a program after its folder
 NAMES = {"server": "etcd", "cmd": "lws-manager", "adapter": "prometheus-adapter"}
@@ -91,8 +90,11 @@ def outdated(names: Sequence[str]) -> list[str]:
     ]
 
 
-def build(only: Sequence[str] = ()) -> None:
-    """Builds what is outdated; about twelve minutes with empty caches on two cores, no time when nothing changed."""
+def build(only: Sequence[str] = (), *, for_tests: bool = False) -> None:
+    """Builds what is outdated: all programs that a running cluster needs, with ``for_tests`` those of the suites as well.
+
+    About twelve minutes with empty caches on two cores, five more for the suites, no time when nothing changed.
+    """
     known = packages()
     if unknown := [name for name in only if name not in known]:
         raise ClusterError(f"no such program: {', '.join(unknown)}", hint=f"choose from {', '.join(sorted(known))}")
@@ -103,11 +105,12 @@ def build(only: Sequence[str] = ()) -> None:
         except BlockingIOError:
             say("another build is running; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        todo = outdated(only or list(known))
+        wanted = list(only) or list(known if for_tests else tools(SOURCE))
+        todo = outdated(wanted)
         for module in MODULES:
             if programs := {name: package for name, package in tools(module).items() if name in todo}:
                 compile_programs(module, programs)
-        say(f"{len(only or known)} programs ready in {BIN}" + assets_note(only or list(known)))
+        say(f"{len(wanted)} programs ready in {BIN}" + assets_note(wanted))
 
 
 def assets_note(names: Sequence[str]) -> str:

@@ -1,7 +1,5 @@
 """The control group below which the kubelet makes those of the pods, on cgroup v1 and v2."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """What the cluster needs of the machine, all told at once."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """The command line."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
@@ -31,7 +29,7 @@ def dispatch(arguments: argparse.Namespace) -> None:
                 check.install_packages()
             check.check()
         case "build":
-            build.build(arguments.only)
+            build.build(arguments.only, for_tests=arguments.tests)
         case "images":
             images.make(arguments.names)
         case "engine":
@@ -63,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--only", nargs="+", default=[], metavar="PROGRAM", help="only these, such as etcd kube-apiserver"
     )
+    command.add_argument("--tests", action="store_true", help="also what only the test suites use")
 
     command = commands.add_parser("images", help="make the container images")
     command.add_argument("names", nargs="*", metavar="IMAGE", help=f"only these of: {', '.join(images.MAKERS)}")

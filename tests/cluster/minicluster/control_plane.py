@@ -1,7 +1,5 @@
 """Command lines of etcd and the control plane, for the whole cluster and for an API server alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from . import network

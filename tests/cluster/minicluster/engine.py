@@ -1,7 +1,5 @@
 """The real engine: its published wheels, unchanged, and a tiny model that it serves on a CPU."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

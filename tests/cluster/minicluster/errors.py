@@ -1,7 +1,5 @@
 """The one error that people are meant to see: what failed, where the log is, and what to do next."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

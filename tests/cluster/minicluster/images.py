@@ -3,8 +3,6 @@
 Each is a function that makes the image's archive unless its inputs are unchanged.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Talking to the API server through kubectl."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Simulated nodes: KWOK plays the kubelet of every node annotated `kwok.x-k8s.io/node=fake`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bringing the whole cluster up and down."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

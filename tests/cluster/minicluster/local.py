@@ -1,7 +1,5 @@
 """An API server alone, for tests that need its rules and no nodes: ports of the loopback address, no root."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The real LeaderWorkerSet controller, as a process beside the API server."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

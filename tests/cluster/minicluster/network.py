@@ -3,8 +3,6 @@
 A pair of virtual links joins it to the machine, which gets routes to the pods and the services.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The node: a mount namespace of its own, containerd, the kubelet, kube-proxy and the cluster's DNS."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

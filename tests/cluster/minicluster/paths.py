@@ -1,7 +1,5 @@
 """Where everything lies. All state is below one folder of the checkout that git ignores."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Certificates and kubeconfig files, made with the openssl program (the standard library makes none)."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Ports for servers of the tests."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import socket

@@ -1,7 +1,5 @@
 """Programs in the background that outlive this process, found again by pid files."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

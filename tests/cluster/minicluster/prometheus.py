@@ -1,7 +1,5 @@
 """Debian's Prometheus beside the cluster: a program of this machine, which reaches pods as the node does."""
 
-from __future__ import annotations
-
 import shutil
 import urllib.error
 import urllib.request

@@ -1,7 +1,5 @@
 """The Python of the images, and uv, which installs packages for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Running programs: short ones with their output returned, long ones with a log and signs of life."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Remembers from which inputs something was made, so that it is made again only when one of them changed."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engine and the models of this machine, as read-only claims in any namespace."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,13 +1,17 @@
-"""The types refuse what the API server refuses, and say it in a sentence."""
-
-from __future__ import annotations
+"""The types refuse what the API server refuses, with a readable message."""
 
 import pytest
 from crd_cases import RIGHT, WRONG, Right, Wrong, service
 from pydantic import ValidationError
 
-from vlm_api.problems import problems
+from vlm_api.problems import Problem, problems
 from vlm_api.status import VLMService
+
+
+def problems_of(manifest: dict[str, object]) -> list[Problem]:
+    with pytest.raises(ValidationError) as refusal:
+        VLMService.model_validate(manifest)
+    return problems(refusal.value, VLMService)
 
 
 @pytest.mark.parametrize("case", RIGHT, ids=lambda c: c.sentence)
@@ -17,9 +21,7 @@ def test_accepts(case: Right) -> None:
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda c: c.sentence)
 def test_refuses(case: Wrong) -> None:
-    with pytest.raises(ValidationError) as refusal:
-        VLMService.model_validate(service(case))
-    found = problems(refusal.value, VLMService)
+    found = problems_of(service(case))
     assert [p.path for p in found] == [case.path]
     assert case.says in found[0].message
     assert "Input should" not in found[0].message
@@ -27,10 +29,8 @@ def test_refuses(case: Wrong) -> None:
 
 
 def test_says_every_problem_at_once() -> None:
-    with pytest.raises(ValidationError) as refusal:
-        VLMService.model_validate({"metadata": {"name": "vlm"}, "spec": {"replicas": "2", "suspend": "no"}})
-    assert [str(p) for p in problems(refusal.value, VLMService)] == [
-        "spec.model: is required: give it a value",
+    assert [str(p) for p in problems_of({"metadata": {"name": "vlm"}, "spec": {"replicas": "2", "suspend": "no"}})] == [
+        "spec.model: is required: set it",
         'spec.replicas: is "2", but must be a whole number, without quotes',
         'spec.suspend: is "no", but must be true or false, without quotes',
     ]
@@ -58,9 +58,7 @@ def test_says_every_problem_at_once() -> None:
     ],
 )
 def test_says_the_value_and_the_next_step(spec: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ValidationError) as refusal:
-        VLMService.model_validate(service(Right("", spec)))
-    assert [str(p) for p in problems(refusal.value, VLMService)] == [sentence]
+    assert [str(p) for p in problems_of(service(Right("", spec)))] == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -74,9 +72,7 @@ def test_says_the_value_and_the_next_step(spec: dict[str, object], sentence: str
     ],
 )
 def test_never_repeats_what_may_be_a_secret(spec: dict[str, object]) -> None:
-    with pytest.raises(ValidationError) as refusal:
-        VLMService.model_validate(service(Right("", spec)))
-    found = problems(refusal.value, VLMService)
+    found = problems_of(service(Right("", spec)))
     assert found
     assert "hunter2" not in " ".join(map(str, found))
 
@@ -91,23 +87,19 @@ def test_never_repeats_what_may_be_a_secret(spec: dict[str, object]) -> None:
     ],
 )
 def test_never_repeats_the_password_in_a_url(spec: dict[str, object]) -> None:
-    with pytest.raises(ValidationError) as refusal:
-        VLMService.model_validate(service(Right("", spec)))
-    (found,) = problems(refusal.value, VLMService)
+    (found,) = problems_of(service(Right("", spec)))
     assert "://[redacted]@" in found.message
     assert "ter2" not in found.message
 
 
-def test_a_name_twice_in_the_template_is_told_with_the_name() -> None:
+def test_a_duplicate_name_in_the_template_is_refused() -> None:
     twice = {"containers": [{"name": "main"}, {"name": "main"}]}
     shared = {"containers": [{"name": "a"}], "initContainers": [{"name": "b"}, {"name": "a"}]}
     for spec, sentence in (
-        (twice, 'spec.template.spec.containers[1]: is the second with the name "main": keep one of them'),
-        (shared, 'spec.template.spec.initContainers[1]: has the name "a" of a container: give it another one'),
+        (twice, 'spec.template.spec.containers[1]: duplicate name "main": keep one of them'),
+        (shared, 'spec.template.spec.initContainers[1]: has the same name "a" as a container: rename one of them'),
     ):
-        with pytest.raises(ValidationError) as refusal:
-            VLMService.model_validate(service(Right("", {"template": {"spec": spec}})))
-        assert [str(p) for p in problems(refusal.value, VLMService)] == [sentence]
+        assert [str(p) for p in problems_of(service(Right("", {"template": {"spec": spec}})))] == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +111,5 @@ def test_a_name_twice_in_the_template_is_told_with_the_name() -> None:
     ],
 )
 def test_a_missing_name_is_asked_for(metadata: dict[str, str], says: str) -> None:
-    with pytest.raises(ValidationError) as refusal:
-        VLMService.model_validate({**service(Right("", {})), "metadata": metadata})
-    (found,) = problems(refusal.value, VLMService)
+    (found,) = problems_of({**service(Right("", {})), "metadata": metadata})
     assert str(found).startswith(says)

@@ -1,6 +1,4 @@
-"""VLMServices and nodes, as they stand in a file."""
-
-from __future__ import annotations
+"""VLMServices and nodes, as in a manifest."""
 
 import json
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ def node(name: str = "hopper", labels: dict[str, str] = H100, devices: int = 8) 
 
 
 def service(name: str = "vlm", **spec: Any) -> dict[str, Any]:
-    """Qwen3-VL-8B, with all that the cases do not look up known."""
+    """Qwen3-VL-8B with architecture and size."""
     model = {
         "uri": "hf://Qwen/Qwen3-VL-8B-Instruct",
         "architecture": "Qwen3VLForConditionalGeneration",
@@ -49,7 +47,7 @@ def service(name: str = "vlm", **spec: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

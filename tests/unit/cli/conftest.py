@@ -1,7 +1,5 @@
 """Runs ``kubectl vlm plan`` in this process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +24,7 @@ def plan(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         items = [node()] if nodes is None else nodes
         nodes_file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         code = main(["plan", "-f", str(file), "--nodes", str(nodes_file), *flags])
-        said = capsys.readouterr()
-        return Result(code, said.out, said.err)
+        output = capsys.readouterr()
+        return Result(code, output.out, output.err)
 
     return run

@@ -1,13 +1,11 @@
-"""``kubectl vlm explain``: planned beside what the running engine uses."""
-
-from __future__ import annotations
+"""``kubectl vlm explain``: planned values beside those in force."""
 
 from typing import Any
 
 import pytest
 from unit.cli.builders import service
 
-from vlm_operator.cli import live
+from vlm_operator.cli import service as live
 from vlm_operator.cli.main import main
 
 SETTINGS = [
@@ -29,11 +27,17 @@ SETTINGS = [
 ]
 PLAN = {
     "hash": "0123abcd",
-    "engine": {"version": "0.5.23", "image": "lmsysorg/sglang:v0.5.23"},
+    "engine": {"version": "1.2.3", "image": "lmsysorg/sglang:v1.2.3"},
     "settings": SETTINGS,
     "memory": {"featurePoolMiB": 3072},
 }
-FINDING = {"severity": "Warning", "reason": "ImagesRepeat", "message": "set it to Repeated", "path": "spec.workload"}
+FINDING = {
+    "severity": "Warning",
+    "reason": "ImagesRepeat",
+    "about": "Resources",
+    "message": "set it to Repeated",
+    "path": "spec.workload",
+}
 
 
 class Cluster:
@@ -48,7 +52,7 @@ class Cluster:
 
 @pytest.fixture
 def explained(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """What is printed for ``status.effective``."""
+    """The output for a given ``status.effective``."""
 
     def run(effective: dict[str, Any] | None) -> str:
         monkeypatch.setattr(live, "connect", lambda _: Cluster(effective))
@@ -63,48 +67,50 @@ def row(text: str, first: str) -> list[str]:
     return next(line.split() for line in text.splitlines() if line.split()[:1] == [first])
 
 
-def test_both_values_of_an_ignored_setting_stand_side_by_side_and_again_at_the_end(explained: Any) -> None:
+def test_an_ignored_setting_shows_both_values(explained: Any) -> None:
     different = {"name": "prefill_decode_interval", "planned": 22, "effective": 0}
     text = explained({"pod": "vlm-0", "agrees": False, "settings": [different]})
     assert row(text, "prefill_decode_interval")[:3] == ["prefill_decode_interval", "22", "0"]
     assert text.splitlines()[-2:] == [
-        "The engine in pod vlm-0 uses other values than planned:",
+        "The engine in pod vlm-0 uses different values than planned:",
         "  prefill_decode_interval: planned 22, in force 0",
     ]
 
 
-def test_the_pools_true_size_stands_beside_the_planned_one(explained: Any) -> None:
+def test_the_actual_size_of_the_feature_pool_is_shown_beside_the_planned_one(explained: Any) -> None:
     different = {"name": "SGLANG_MM_FEATURE_CACHE_MB", "planned": 3072, "effective": 1024}
     text = explained({"pod": "vlm-0", "agrees": False, "settings": [different], "featurePoolMiB": 1024})
-    told = text[text.index("Room for image features on the GPU") :]
-    assert row(told, "planned") == ["planned", "3,072", "MiB"]
-    assert row(told, "in") == ["in", "force", "1,024", "MiB"]
+    pool = text[text.index("Feature pool") :]
+    assert row(pool, "planned") == ["planned", "3,072", "MiB"]
+    assert row(pool, "in") == ["in", "force", "1,024", "MiB"]
     unknown = explained({"pod": "vlm-0", "agrees": True})
-    assert row(unknown[unknown.index("Room for") :], "in") == ["in", "force", "unknown"]
+    assert row(unknown[unknown.index("Feature pool") :], "in") == ["in", "force", "unknown"]
 
 
-def test_what_the_engine_does_not_tell_and_what_it_chose_otherwise_is_said(explained: Any) -> None:
+def test_unreported_settings_and_unexpected_defaults_are_listed(explained: Any) -> None:
     chosen = {"name": "attention_backend", "expected": "fa3", "effective": "flashinfer"}
-    text = explained({"pod": "vlm-0", "agrees": True, "notTold": ["TORCHDYNAMO_DISABLE"], "leftAlone": [chosen]})
-    assert row(text, "TORCHDYNAMO_DISABLE")[1:4] == ["1", "not", "told"]
+    text = explained(
+        {"pod": "vlm-0", "agrees": True, "notReported": ["TORCHDYNAMO_DISABLE"], "engineDefaults": [chosen]}
+    )
+    assert row(text, "TORCHDYNAMO_DISABLE")[1:4] == ["1", "not", "reported"]
     assert row(text, "attention_backend")[1:4] == ["flashinfer", "(expected", "fa3)"]
     assert text.splitlines()[-3:] == [
-        "Left to the engine in pod vlm-0: attention_backend: expected fa3, the engine chose flashinfer",
-        "Not told by the engine: TORCHDYNAMO_DISABLE",
-        "The engine in pod vlm-0 uses every planned value that it tells.",
+        "Engine default in pod vlm-0: attention_backend: expected fa3, the engine chose flashinfer",
+        "Not reported by the engine: TORCHDYNAMO_DISABLE",
+        "Every reported value matches the plan (pod vlm-0).",
     ]
 
 
-def test_the_traffic_is_held_against_what_was_declared(explained: Any) -> None:
+def test_the_traffic_is_compared_with_the_declared_reuse(explained: Any) -> None:
     images = {"declared": "SingleUse", "repeatedPercent": 40, "finding": FINDING}
     text = explained({"pod": "vlm-0", "agrees": True, "images": images})
     assert row(text, "declared") == ["declared", "SingleUse"]
-    assert row(text, "came") == ["came", "back", "about", "40", "%"]
+    assert row(text, "repeated") == ["repeated", "about", "40%"]
     assert "Warning ImagesRepeat  (spec.workload)\n    set it to Repeated" in text
-    assert "came back" not in explained({"pod": "vlm-0", "agrees": True})
+    assert "repeated" not in explained({"pod": "vlm-0", "agrees": True})
 
 
-def test_an_engine_that_was_not_asked_says_nothing(explained: Any) -> None:
+def test_without_a_report_only_planned_values_are_shown(explained: Any) -> None:
     text = explained(None)
-    assert text.splitlines()[-1] == "No running engine has been asked yet, so these are the planned values."
-    assert "ENGINE SAYS" not in text
+    assert text.splitlines()[-1] == "No engine has reported yet: these are the planned values."
+    assert "IN FORCE" not in text

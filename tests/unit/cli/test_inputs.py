@@ -1,6 +1,4 @@
-"""Manifests are read as kubectl reads them, and whatever is wrong is said in one line each."""
-
-from __future__ import annotations
+"""Manifests are read as kubectl reads them; each error is one line."""
 
 import io
 import sys
@@ -8,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vlm_operator.cli.errors import InvalidInputs
 from vlm_operator.cli.inputs import read_nodes, read_services
+from vlm_operator.errors import InvalidInputs
 
 HEAD = "apiVersion: vlmserve.dev/v1alpha1\nkind: VLMService\nmetadata: {name: vlm}\n"
 GOOD = HEAD + "spec: {model: {uri: 'hf://Qwen/Qwen3-VL-8B-Instruct'}}\n"
@@ -32,22 +30,22 @@ def refusal(tmp_path: Path, text: str | bytes) -> list[str]:
         ("hello", "file.yaml: is not a Kubernetes object: give it apiVersion, kind, metadata and spec"),
         ("[1, 2]", "file.yaml: is not a Kubernetes object: give it apiVersion, kind, metadata and spec"),
         ("a: [", "file.yaml: line 2, column 1: did not find expected node content"),
-        ("a: 1\nb: 2\na: 3\n", 'file.yaml: line 3, column 1: the key "a" is there twice: keep one of them'),
-        ('{"a": 1, "a": 2}', 'file.yaml: is not YAML: the key "a" is there twice: keep one of them'),
-        (b"a: \xff", "file.yaml: is not text in UTF-8 (byte 4): save it as UTF-8"),
-        ("kind: Pod\n", "kind: there is no VLMService here, only Pod: give a file with kind: VLMService"),
+        ("a: 1\nb: 2\na: 3\n", 'file.yaml: line 3, column 1: duplicate key "a": keep one of them'),
+        ('{"a": 1, "a": 2}', 'file.yaml: is not YAML: duplicate key "a": keep one of them'),
+        (b"a: \xff", "file.yaml: is not UTF-8 (byte 4): save it as UTF-8"),
+        ("kind: Pod\n", "kind: no VLMService found, only Pod: give a file with kind: VLMService"),
         (
             "kind: List\nitems: []\n",
-            "kind: there is no VLMService here, only an empty list: give a file with kind: VLMService",
+            "kind: no VLMService found, only an empty list: give a file with kind: VLMService",
         ),
         ("kind: List\nitems: 3\n", "file.yaml, items: must be a list"),
         (GOOD.replace("v1alpha1", "v1"), 'apiVersion: is "vlmserve.dev/v1", but must be vlmserve.dev/v1alpha1'),
         (GOOD.replace("VLMService", "VLMservice"), 'kind: is "VLMservice", but must be VLMService'),
         (GOOD.replace("name: vlm", "name: vlm, lables: {}"), "metadata.lables: unknown field, did you mean labels?"),
         (GOOD.replace("name: vlm", "name: vlm, labels: {a: 1}"), "metadata.labels.a: must be text: put it in quotes"),
-        (HEAD, "spec: is required: give it a value"),
-        (HEAD + "spec:\n", "spec: is required: give it a value"),
-        (HEAD + "spec: {model: {url: x}}", "spec.model.uri: is required: give it a value"),
+        (HEAD, "spec: is required: set it"),
+        (HEAD + "spec:\n", "spec: is required: set it"),
+        (HEAD + "spec: {model: {url: x}}", "spec.model.uri: is required: set it"),
     ],
 )
 def test_refuses_in_a_sentence(tmp_path: Path, text: str | bytes, line: str) -> None:
@@ -66,17 +64,17 @@ def test_refuses_in_a_sentence(tmp_path: Path, text: str | bytes, line: str) -> 
         "[" * 9000,
     ],
 )
-def test_refuses_what_is_no_manifest_without_a_traceback(tmp_path: Path, text: str) -> None:
+def test_refuses_invalid_files_without_a_traceback(tmp_path: Path, text: str) -> None:
     (line,) = refusal(tmp_path, text)
     assert line.startswith("file.yaml: ")
 
 
-def test_refuses_a_file_that_is_not_there() -> None:
-    with pytest.raises(InvalidInputs, match=r"nowhere\.yaml: cannot be read: No such file or directory"):
+def test_refuses_a_missing_file() -> None:
+    with pytest.raises(InvalidInputs, match=r"nowhere\.yaml: cannot read it: No such file or directory"):
         read_services(["nowhere.yaml"], None)
 
 
-def test_says_everything_that_is_wrong_with_the_service_it_is_about(tmp_path: Path) -> None:
+def test_reports_every_error_with_the_name_of_its_service(tmp_path: Path) -> None:
     other = GOOD.replace("name: vlm", "name: other").replace("spec: {", "spec: {replicas: -1, ")
     misspelt = GOOD.replace("spec: {", "spec: {workload: {concurency: 8}, ")
     assert refusal(tmp_path, f"{misspelt}---\n{other}") == [
@@ -87,19 +85,19 @@ def test_says_everything_that_is_wrong_with_the_service_it_is_about(tmp_path: Pa
 
 def test_refuses_the_same_service_twice(tmp_path: Path) -> None:
     assert refusal(tmp_path, f"{GOOD}---\n{GOOD}") == [
-        "metadata.name: VLMService default/vlm is there twice: keep one of them"
+        "metadata.name: duplicate VLMService default/vlm: keep one of them"
     ]
 
 
-def test_refuses_another_namespace_than_the_command_says(tmp_path: Path) -> None:
+def test_refuses_another_namespace_than_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_text(GOOD.replace("name: vlm", "name: vlm, namespace: here"))
-    with pytest.raises(InvalidInputs, match='is "here", but the command says there: use --namespace=here'):
+    with pytest.raises(InvalidInputs, match='is "here", but the command line has there: use --namespace=here'):
         read_services([str(file)], "there")
     assert read_services([str(file)], "here")[0].namespace == "here"
 
 
-def test_takes_the_namespace_of_the_command(tmp_path: Path) -> None:
+def test_uses_the_namespace_of_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_text(GOOD)
     assert read_services([str(file)], "there")[0].namespace == "there"
@@ -122,12 +120,11 @@ def test_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_services(["-"], None)[0].name == "vlm"
 
 
-def test_says_which_objects_are_left_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_skipped_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file.yaml"
     file.write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: hf}\nstringData: {token: hunter2}\n---\n" + GOOD)
     assert len(read_services([str(file)], None)) == 1
-    said = capsys.readouterr().err
-    assert said == "note: Secret hf is left aside: only VLMServices are planned\n"
+    assert capsys.readouterr().err == "note: skipping Secret hf: only VLMServices are planned\n"
 
 
 def test_reads_numbers_as_kubectl_does(tmp_path: Path) -> None:
@@ -161,26 +158,26 @@ def test_reads_nodes_slices_and_pods_in_every_shape_that_kubectl_prints(tmp_path
     assert (len(objects.slices), len(objects.pods)) == (1, 1)
 
 
-def test_a_list_without_nodes_is_a_cluster_without_nodes(tmp_path: Path) -> None:
+def test_an_empty_list_is_a_cluster_without_nodes(tmp_path: Path) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text("kind: List\napiVersion: v1\nitems: []\n")
     assert read_nodes(str(file)).nodes == ()
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        (GOOD, "there is no Node in it, only VLMService: use what `kubectl get nodes -o yaml` prints"),
+        (GOOD, "no Node found, only VLMService: use the output of `kubectl get nodes -o yaml`"),
         ("{kind: Node, metadata: {}}", "node 1 has no metadata.name"),
-        ("{kind: Node, metadata: {name: a}}\n---\n{kind: Node, metadata: {name: a}}", "Node a is there twice"),
+        ("{kind: Node, metadata: {name: a}}\n---\n{kind: Node, metadata: {name: a}}", "duplicate Node a"),
     ],
 )
-def test_refuses_a_nodes_file_in_a_sentence(tmp_path: Path, text: str, says: str) -> None:
+def test_refuses_a_nodes_file_in_a_sentence(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text(text)
     with pytest.raises(InvalidInputs) as refused:
         read_nodes(str(file))
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_service_and_its_kubernetes_service_may_stand_in_one_file(
@@ -189,27 +186,30 @@ def test_a_service_and_its_kubernetes_service_may_stand_in_one_file(
     file = tmp_path / "file.yaml"
     file.write_text(f"apiVersion: v1\nkind: Service\nmetadata: {{name: front}}\n---\n{GOOD}")
     assert [service.name for service in read_services([str(file)], None)] == ["vlm"]
-    assert "note: Service front is left aside" in capsys.readouterr().err
+    assert "note: skipping Service front" in capsys.readouterr().err
 
 
-def test_a_namespace_that_no_cluster_can_have_is_refused(tmp_path: Path) -> None:
+def test_refuses_an_invalid_namespace(tmp_path: Path) -> None:
     (line,) = refusal(tmp_path, GOOD.replace("name: vlm", "name: vlm, namespace: Foo Bar"))
     assert line.startswith('metadata.namespace: is "Foo Bar", but must be a name of at most 63 characters')
 
 
-def test_a_template_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_deeply_nested_template(tmp_path: Path) -> None:
     template = '{"a": ' * 200 + "1" + "}" * 200
     (line,) = refusal(tmp_path, GOOD.rstrip()[:-1] + f", template: {{spec: {template}}}}}\n")
     assert line.startswith("spec.template: is nested more than 64 levels deep")
 
 
-def test_a_secret_in_the_place_of_its_reference_is_not_repeated(tmp_path: Path) -> None:
+def test_never_repeats_a_secret_in_place_of_its_reference(tmp_path: Path) -> None:
     for security in ("apiKeySecretRef: sk_123", "apiKeySecretRef: {name: sk_123, key: k}"):
         (line,) = refusal(tmp_path, GOOD.rstrip()[:-1] + f", security: {{{security}}}}}\n")
         assert line.startswith("spec.security.apiKeySecretRef")
         assert "sk_123" not in line
 
 
-def test_a_missing_name_is_asked_for(tmp_path: Path) -> None:
-    (line,) = refusal(tmp_path, GOOD.replace("name: vlm", "generateName: vlm-"))
-    assert line.startswith("metadata.name: is required (metadata.generateName does not say which name it will be): ")
+def test_refuses_a_spec_of_more_than_128_kib(tmp_path: Path) -> None:
+    env = ", ".join(f"{{name: E{i}, value: '{'x' * 100}'}}" for i in range(2000))
+    text = GOOD.replace("}}\n", "}") + f", template: {{spec: {{containers: [{{name: main, env: [{env}]}}]}}}}}}\n"
+    [line] = refusal(tmp_path, text)
+    assert line.startswith("spec: has ")
+    assert line.endswith(" bytes of JSON, but must have at most 131072: move long values into a ConfigMap or the image")

@@ -1,6 +1,4 @@
-"""Kubeconfigs that are none: one line, whatever is in the file."""
-
-from __future__ import annotations
+"""An invalid kubeconfig is one line of error."""
 
 from pathlib import Path
 
@@ -13,9 +11,7 @@ from vlm_operator.cli.main import main
     "data",
     [b"a: [b\n", b"\xff\xfe\x00", b"just text", b"- a\n", b"apiVersion: v1\nkind: Config\ncontexts: 5\n", b"", b"{}"],
 )
-def test_a_file_that_is_no_kubeconfig_is_told_in_one_line(
-    data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_kubeconfig_is_one_line(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "config").write_bytes(data)
     assert main(["status", "vlm", "--kubeconfig", str(file)]) == 1
     out, errors = capsys.readouterr()
@@ -23,6 +19,6 @@ def test_a_file_that_is_no_kubeconfig_is_told_in_one_line(
     assert errors.startswith("error: no service account and no usable kubeconfig: ")
 
 
-def test_a_folder_is_no_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "vlm", "--kubeconfig", str(tmp_path)]) == 1
+def test_a_folder_is_not_a_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "vlm", "--kubeconfig", str(tmp_path)]) == 1
     assert "Is a directory" in capsys.readouterr().err

@@ -1,6 +1,4 @@
-"""Both programs say which version they are."""
-
-from __future__ import annotations
+"""``--version``."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -12,9 +10,7 @@ from vlm_operator.cli.main import main
 
 
 @pytest.mark.parametrize(("program", "name"), [(main, "kubectl-vlm"), (operator, "vlm-operator")])
-def test_both_programs_say_their_version(
-    program: Callable[..., int], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prints_the_version(program: Callable[..., int], name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         program(["--version"])
     assert ended.value.code == 0

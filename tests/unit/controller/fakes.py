@@ -1,11 +1,16 @@
 """An API server in memory, as far as the operator's writers need one."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import pytest
+from kubernetes import client as kubernetes_client
 
 from vlm_operator.kube.client import ApiError
 from vlm_operator.kube.kinds import Kind
@@ -70,13 +75,22 @@ class FakeClient:
         return live
 
     def apply(self, kind: Kind, manifest: Json, *, force: bool, manager: str = "vlm-operator") -> Json:
+        live = self.objects.get((manifest["kind"], manifest["metadata"].get("namespace"), manifest["metadata"]["name"]))
+        selectors = [o.get("spec", {}).get("selector") for o in (live or {}, manifest)]
+        if live and not force and manager == "vlm-operator" and selectors[0] != selectors[1]:
+            raise ApiError(409, "Conflict", "Apply failed with 1 conflict: .spec.selector")
         self._write("force" if force else "apply", manifest)
         return self.add(copy.deepcopy(manifest))
 
-    def delete(self, kind: Kind, manifest: Json) -> None:
+    def delete(self, kind: Kind, manifest: Json) -> bool:
         self._write("delete", manifest)
         metadata = manifest["metadata"]
+        live = self.objects[manifest["kind"], metadata.get("namespace"), metadata["name"]]
+        if live["metadata"].get("finalizers"):
+            live["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            return False
         del self.objects[manifest["kind"], metadata.get("namespace"), metadata["name"]]
+        return True
 
     def _write(self, verb: str, manifest: Json) -> None:
         self._check()
@@ -87,6 +101,15 @@ class FakeClient:
             raise self.broken
 
 
+class AtOnce(Executor):
+    """Nothing is late."""
+
+    def submit(self, ask: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(ask(*args, **kwargs))
+        return done
+
+
 async def until(condition: Callable[[], Any]) -> None:
     """Waits in the test's loop for what other tasks and threads do."""
     for _ in range(4000):
@@ -94,3 +117,19 @@ async def until(condition: Callable[[], Any]) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError("not within 20 s")
+
+
+@contextmanager
+def served(
+    handler: type[BaseHTTPRequestHandler], monkeypatch: pytest.MonkeyPatch, retries: int | None = 0
+) -> Iterator[ThreadingHTTPServer]:
+    """A server on a free port, which the Kubernetes client takes for its API server."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        configuration = kubernetes_client.Configuration()
+        configuration.host = f"http://127.0.0.1:{server.server_port}"
+        configuration.retries = retries
+        monkeypatch.setattr(kubernetes_client.Configuration, "get_default_copy", lambda: configuration)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server
+        server.shutdown()

@@ -1,13 +1,10 @@
-"""GPU names: whole words, never parts of them."""
-
-from __future__ import annotations
+"""GPU names are matched by whole words."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_operator.facts.architectures import architecture
-from vlm_operator.facts.products import product, products
+from vlm_operator.facts.nodes.products import architecture, product, products
 from vlm_operator.facts.types import ComputeCapability
 
 
@@ -15,15 +12,10 @@ from vlm_operator.facts.types import ComputeCapability
     ("name", "capability"),
     [
         ("NVIDIA-H100-80GB-HBM3", "9.0"),
-        ("NVIDIA H100 PCIe", "9.0"),
         ("H100_NVLINK_80GB", "9.0"),
-        ("NVIDIA-H20", "9.0"),
         ("NVIDIA-GH200-480GB", "9.0"),
         ("NVIDIA-A100-80GB-PCIe", "8.0"),
-        ("A100-SXM4-40GB", "8.0"),
         ("NVIDIA-A10", "8.6"),
-        ("NVIDIA-A10G", "8.6"),
-        ("NVIDIA-L4", "8.9"),
         ("NVIDIA-L40S", "8.9"),
         ("NVIDIA-GeForce-RTX-4090-D", "8.9"),
         ("NVIDIA-RTX-6000-Ada-Generation", "8.9"),
@@ -31,13 +23,11 @@ from vlm_operator.facts.types import ComputeCapability
         ("NVIDIA-RTX-A6000", "8.6"),
         ("NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition", "12.0"),
         ("NVIDIA-B200", "10.0"),
-        ("NVIDIA-B300-SXM6-AC", "10.3"),
-        ("NVIDIA-GB300", "10.3"),
         ("NVIDIA-GB10", "12.1"),
         ("Tesla-T4", "7.5"),
     ],
 )
-def test_a_name_tells_the_compute_capability_in_every_spelling(name, capability):
+def test_a_name_gives_the_compute_capability_in_every_spelling(name, capability):
     assert str(product(name).compute_capability) == capability
 
 
@@ -46,11 +36,11 @@ def test_a_name_that_only_contains_a_known_one_is_unknown(name):
     assert product(name) is None
 
 
-def test_the_480_gb_of_a_gh200_are_not_its_gpus_memory():
+def test_the_480_gb_in_gh200_is_not_the_gpu_memory():
     assert product("NVIDIA-GH200-480GB").only_memory_mib == 97871
 
 
-def test_a_name_that_comes_in_two_sizes_has_no_certain_memory():
+def test_a_name_with_two_memory_sizes_has_no_certain_memory():
     assert product("A100").only_memory_mib is None
     assert product("A100").memory_near(40_960) == 40_960
     assert product("A100").memory_near(60_000) is None
@@ -70,22 +60,13 @@ def test_a_nominal_size_is_never_rounded_up(row, nominal_mib):
     ("capability", "word"),
     [
         ((6, 1), None),
-        ((7, 0), "volta"),
         ((7, 5), "turing"),
         ((8, 0), "ampere"),
-        ((8, 6), "ampere"),
-        ((8, 9), "ada-lovelace"),
         ((9, 0), "hopper"),
-        ((10, 3), "blackwell"),
-        ((11, 0), None),
         ((12, 1), "blackwell"),
         ((13, 0), "rubin"),
-        ((14, 0), None),
     ],
 )
-def test_a_compute_capability_has_the_word_that_gpu_feature_discovery_uses(capability, word):
+def test_architecture_names_match_gpu_feature_discovery(capability, word):
     assert architecture(ComputeCapability(*capability)) == word
-
-
-def test_an_unknown_capability_has_no_word():
     assert architecture(None) is None

@@ -1,12 +1,10 @@
-"""Devices that pods have asked for, whatever stands in a list of pods."""
-
-from __future__ import annotations
+"""Devices that pods request, also from invalid lists of pods."""
 
 from typing import Any
 
 import pytest
 
-from vlm_operator.facts.usage import asking, in_use
+from vlm_operator.facts.nodes.devices_in_use import asking, in_use
 
 GPU = "nvidia.com/gpu"
 
@@ -23,11 +21,11 @@ def used(*pods: dict[str, Any]) -> dict[str, int]:
     return in_use(asking(pods), GPU, "default", "vlm")
 
 
-def test_containers_add_up():
+def test_requests_of_containers_are_summed():
     assert used(pod(), pod()) == {"n": 6}
 
 
-def test_a_pod_that_has_ended_holds_nothing():
+def test_a_completed_pod_holds_no_devices():
     assert used(pod(status={"phase": "Succeeded"})) == {}
 
 
@@ -42,25 +40,25 @@ def test_a_pod_that_has_ended_holds_nothing():
         {"spec": {"nodeName": "n", "containers": [{"resources": {"limits": {GPU: "²"}}}]}},
     ],
 )
-def test_a_pod_that_is_not_as_documented_raises_nothing(odd):
+def test_an_invalid_pod_raises_no_error(odd):
     assert used(pod(**odd)).get("n", 0) in (0, 3)
 
 
-def test_an_init_container_alone_may_ask_for_more_than_all_that_run_later():
+def test_an_init_container_may_request_more_than_all_containers():
     spec = {"nodeName": "n", "containers": [{"resources": {"limits": {GPU: "2"}}}]}
     for number, most in ((1, 2), (3, 3)):
         spec["initContainers"] = [{"resources": {"limits": {GPU: str(number)}}}]
         assert used(pod(spec=spec)) == {"n": most}
 
 
-def test_a_service_s_own_pods_are_left_out_and_another_s_of_that_name_are_not():
+def test_only_the_service_s_own_pods_are_excluded():
     own = pod(metadata={"namespace": "default", "labels": {"vlmserve.dev/service": "vlm"}})
     other = pod(metadata={"namespace": "other", "labels": {"vlmserve.dev/service": "vlm"}})
     assert used(own) == {}
     assert used(own, other) == {"n": 3}
 
 
-def test_of_pods_that_hold_no_device_nothing_is_kept():
+def test_pods_without_devices_are_not_kept():
     plain = {"spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}}
     odd = {"spec": {"nodeName": "n", "containers": [{}, None, {"resources": None}]}}
     waiting = pod(spec={"containers": [{"resources": {"limits": {GPU: "2"}}}]})

@@ -1,7 +1,5 @@
 """A stand-in for the model hub: the few answers of huggingface.co that the inspector depends on, on a local port."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Mapping

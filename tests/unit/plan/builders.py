@@ -1,13 +1,13 @@
 """Small services and nodes, so that a test says only what it is about."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from vlm_api.plan import ServingPlan
+from vlm_api.plan import Finding, ServingPlan
 from vlm_api.status import VLMService
-from vlm_operator.facts.nodes import node_facts
-from vlm_operator.planning import Cluster, make_plan
+from vlm_operator.facts.nodes.node import node_facts
+from vlm_operator.facts.types import Cluster
+from vlm_operator.plan.make import make_plan
+from vlm_operator.plan.request import PoolRequest, requests_of
 
 RUNTIME_IMAGE = "example.com/vlm-operator:test"
 QWEN3_VL = {
@@ -25,8 +25,14 @@ REFERENCE_WORKLOAD = {
 
 def service(name: str = "qwen3-vl", **spec: Any) -> VLMService:
     """The reference service, with parts of its spec replaced."""
-    whole = {"model": QWEN3_VL, "workload": REFERENCE_WORKLOAD, "engine": {"version": "0.5.23"}} | spec
+    whole = {"model": QWEN3_VL, "workload": REFERENCE_WORKLOAD} | spec
     return VLMService.model_validate({"metadata": {"name": name, "namespace": "default"}, "spec": whole})
+
+
+def request_of(a_service: VLMService) -> PoolRequest:
+    """The request of a service with one pool."""
+    (only,) = requests_of(a_service)
+    return only
 
 
 def images(**changes: Any) -> dict[str, Any]:
@@ -61,7 +67,11 @@ def node(
         "kind": "Node",
         "metadata": {"name": name, "labels": {k: v for k, v in labels.items() if v is not None}},
         "spec": more.get("spec", {}),
-        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": more.get("ready", "True")}]},
+        "status": {
+            "allocatable": allocatable,
+            "capacity": allocatable | more.get("capacity", {}),
+            "conditions": [{"type": "Ready", "status": more.get("ready", "True")}],
+        },
     }
 
 
@@ -77,7 +87,7 @@ def cluster(*nodes: dict[str, Any], in_use: dict[str, int] | None = None, **more
 
 def plan(a_service: VLMService | None = None, *nodes: dict[str, Any]) -> ServingPlan:
     """The plan for a service on these nodes; the reference service on eight H100s when nothing is said."""
-    return make_plan(a_service or service(), cluster(*(nodes or (node(),))), runtime_image=RUNTIME_IMAGE)
+    return make_plan(request_of(a_service or service()), cluster(*(nodes or (node(),))), runtime_image=RUNTIME_IMAGE)
 
 
 def values(a_plan: ServingPlan) -> dict[str, Any]:
@@ -88,3 +98,8 @@ def values(a_plan: ServingPlan) -> dict[str, Any]:
 def reasons(a_plan: ServingPlan) -> list[str]:
     """The reasons of the findings."""
     return [f.reason for f in a_plan.findings]
+
+
+def findings_of(reason: str, a_plan: ServingPlan) -> list[Finding]:
+    """The findings with that reason."""
+    return [f for f in a_plan.findings if f.reason == reason]

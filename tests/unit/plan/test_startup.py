@@ -1,10 +1,8 @@
 """How long a start may take."""
 
-from __future__ import annotations
-
 import pytest
 
-from vlm_operator.resolve.startup import BASE_SECONDS, GROUP_PULL_SECONDS, startup_budget
+from vlm_operator.plan.startup_budget import BASE_SECONDS, GROUP_PULL_SECONDS, startup_budget
 
 
 @pytest.mark.parametrize(
@@ -29,7 +27,7 @@ def test_the_sum_is_said() -> None:
         "900 s for the engine's start, graphs and warm-up, and 720 s for 16,722 MiB of weights from the hub at 25 MiB/s"
     )
     assert startup_budget("pvc://models/qwen", None).reason.endswith("the weights' size is unknown")
-    assert "taken as 45,000 MiB" in startup_budget("hf://a/b", None).reason
+    assert "assumed to be 45,000 MiB" in startup_budget("hf://a/b", None).reason
 
 
 def test_a_larger_model_never_gets_less_time() -> None:
@@ -41,4 +39,4 @@ def test_a_larger_model_never_gets_less_time() -> None:
 def test_a_group_is_given_time_for_images_that_its_members_still_pull():
     one, two = (startup_budget("hf://a/b", 100, nodes) for nodes in (1, 2))
     assert two.seconds - one.seconds == GROUP_PULL_SECONDS
-    assert "1,200 s for images that other nodes of the group still pull" in two.reason
+    assert "1,200 s for images that other nodes of the group may still pull" in two.reason

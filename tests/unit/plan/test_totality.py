@@ -1,23 +1,21 @@
 """Planning is total and does not hang on order: any labels and any spec end in a plan, in findings or in one sentence."""
 
-from __future__ import annotations
-
-import copy
 import json
 import random
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from unit.plan.builders import REFERENCE_WORKLOAD, RUNTIME_IMAGE, a100, node, service
+from unit.plan.builders import REFERENCE_WORKLOAD, RUNTIME_IMAGE, a100, node, request_of, service
 
+from vlm_api.problems import problems
 from vlm_api.status import VLMService
 from vlm_operator.errors import InvalidInput
-from vlm_operator.facts.nodes import node_facts
-from vlm_operator.planning import Cluster, plan_with_manifests
+from vlm_operator.facts.nodes.node import node_facts
+from vlm_operator.facts.types import Cluster
+from vlm_operator.plan.stored import plan_with_manifests
 
-SEED = 2026
-INPUTS = 10_000
+PARTS, INPUTS = 10, 1000
 
 JUNK: tuple[Any, ...] = (
     None, "", " ", "0", "-1", "8", "1e3", "NaN", "Inf", "9.0", "9", "9999999999999999999999", "true", "Ω" * 70, "\x00",
@@ -55,8 +53,8 @@ SPEC: dict[str, Any] = {
     "workload": REFERENCE_WORKLOAD,
     "hardware": {"computeCapability": "9.0", "minMemoryMiB": 40_000, "products": ["NVIDIA-H100-80GB-HBM3"]},
     "engine": {
-        "version": "0.5.23",
-        "image": "lmsysorg/sglang:v0.5.23",
+        "version": "1.2.3",
+        "image": "lmsysorg/sglang:v1.2.3",
         "settings": {
             "prefill_decode_interval": 3,
             "SGLANG_VLM_CACHE_SIZE_MB": 1,
@@ -78,6 +76,7 @@ SPEC: dict[str, Any] = {
         "args": ["--log-requests", "--stream-interval", "4"],
         "env": [{"name": "A", "value": "b"}],
     },
+    "rolloutStrategy": {"maxSurge": 0, "maxUnavailable": 1},
     "security": {"allowedMediaDomains": ["a.example"], "apiKeySecretRef": {"name": "k", "key": "k"}},
     "sharedMemorySize": "1Gi",
     "template": {
@@ -105,9 +104,16 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
+def copied(value: Any) -> Any:
+    """As copy.deepcopy, which takes ten times as long for JSON."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value
+
+
 def mutated(chance: random.Random, value: Any, changes: int) -> Any:
     """A copy with that many places replaced, removed or swapped for something else that stands in it."""
-    value = copy.deepcopy(value)
+    value = copied(value)
     for _ in range(changes):
         *above, last = chance.choice(places(value) or [()]) or ("",)
         parent = value
@@ -118,7 +124,7 @@ def mutated(chance: random.Random, value: Any, changes: int) -> Any:
         if chance.random() < 0.2:
             del parent[last]
         else:
-            parent[last] = copy.deepcopy(chance.choice(JUNK))
+            parent[last] = copied(chance.choice(JUNK))
     return value
 
 
@@ -129,8 +135,9 @@ def some_node(chance: random.Random, name: str) -> dict[str, Any]:
     return mutated(chance, made, chance.choice((0, 0, 1, 3)))
 
 
-def test_ten_thousand_broken_inputs_end_in_a_plan_in_findings_or_in_one_sentence():
-    chance = random.Random(SEED)
+@pytest.mark.parametrize("seed", range(PARTS))
+def test_ten_thousand_broken_inputs_end_in_a_plan_in_findings_or_in_sentences(seed):
+    chance = random.Random(seed)
     planned = findings = refused = 0
     for _ in range(INPUTS):
         nodes = [some_node(chance, f"n{i}") for i in range(chance.choice((0, 1, 2)))]
@@ -138,13 +145,19 @@ def test_ten_thousand_broken_inputs_end_in_a_plan_in_findings_or_in_one_sentence
         try:
             facts = tuple(node_facts(n) for n in nodes)
             read = VLMService.model_validate({"metadata": {"name": "x", "namespace": "default"}, "spec": spec})
-            made = plan_with_manifests(read, Cluster(facts), runtime_image=RUNTIME_IMAGE)
+            made = plan_with_manifests(request_of(read), Cluster(facts), runtime_image=RUNTIME_IMAGE)
         except (ValidationError, InvalidInput) as error:
-            refused += bool(str(error))
+            lines = problems(error, VLMService) if isinstance(error, ValidationError) else [error]
+            for line in map(str, lines):
+                assert line.startswith("spec"), line
+                assert "Input should" not in line, line
+                assert "\n" not in line, line
+            refused += bool(lines)
             continue
         except Exception as error:
             pytest.fail(f"{type(error).__name__}: {error}\nspec: {json.dumps(spec)}\nnodes: {json.dumps(nodes)}")
         json.dumps(made.to_api(), allow_nan=False)
+        assert bool(made.manifests) != bool(made.errors)
         assert all(f.message and f.reason for f in made.findings)
         planned += not made.errors
         findings += bool(made.findings)
@@ -161,17 +174,17 @@ def shuffled(chance: random.Random, value: Any) -> Any:
     return [shuffled(chance, v) for v in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_order_of_nodes_labels_and_fields_changes_no_byte_of_a_plan(seed):
     chance = random.Random(seed)
     nodes = [*(node(f"h{i}") for i in range(3)), *(a100(f"a{i}") for i in range(3)), node("x", "NVIDIA-H200", 143_771)]
     chance.shuffle(nodes)
-    spec = copy.deepcopy(service().spec.to_api() | {"template": SPEC["template"]})
+    spec = service().spec.to_api() | {"template": SPEC["template"]}
 
     def printed(the_nodes: list[dict[str, Any]], the_spec: dict[str, Any]) -> str:
         read = VLMService.model_validate({"metadata": {"name": "x", "namespace": "default"}, "spec": the_spec})
         cluster = Cluster(tuple(node_facts(n) for n in the_nodes))
-        return json.dumps(plan_with_manifests(read, cluster, runtime_image=RUNTIME_IMAGE).to_api())
+        return json.dumps(plan_with_manifests(request_of(read), cluster, runtime_image=RUNTIME_IMAGE).to_api())
 
     other = [shuffled(chance, n) for n in sorted(nodes, key=lambda n: n["metadata"]["name"])]
     assert printed(nodes, spec) == printed(other, shuffled(chance, spec))

@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from unit.runtime.forked import ForkedRuntime
 
 from minicluster.ports import free_port
 from vlm_api.plan import ExpectedHardware, PlanEngine, PlanHardware, PlanResources, PlanRuntime, ServiceRef, ServingPlan
@@ -48,22 +49,30 @@ class Container:
         folder: Path,
         plan: ServingPlan,
         *,
-        program: Sequence[str] = (sys.executable, "-m", "vlm_runtime"),
+        program: Sequence[str] = (),
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        endpoint_delay: float = 1.0,
     ) -> None:
+        """``program``: starts the runtime in a new Python; without it, a fork does."""
         self.port, self.engine_port = free_port(), free_port()
         self.termination_log = folder / "termination-log"
         self.log_path = folder / "log"
         plan_path = folder / "plan.json"
         plan_path.write_text(json.dumps(plan.to_api()), encoding="utf-8")
-        command = [
-            *program, "--plan", str(plan_path), "--port", str(self.port), "--engine-port", str(self.engine_port),
-            "--termination-log", str(self.termination_log), "--endpoint-delay-seconds", "1", *options,
+        argv = [
+            "--plan", str(plan_path), "--port", str(self.port), "--engine-port", str(self.engine_port),
+            "--termination-log", str(self.termination_log), "--endpoint-delay-seconds", str(endpoint_delay), *options,
         ]  # fmt: skip
+        env = {**os.environ, **(env or {})}
+        self.log_path.touch()
+        self.process: subprocess.Popen[bytes] | ForkedRuntime
+        if not program:
+            self.process = ForkedRuntime(argv, env, str(self.log_path))
+            return
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                command, env={**os.environ, **(env or {})}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                [*program, *argv], env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
 
     def get(self, path: str, port: int | None = None) -> tuple[int, str]:

@@ -1,14 +1,9 @@
-"""Behaves as SGLang's server does, seen from outside: log lines, endpoints, workers, draining, dying. Not a test.
+"""Behaves like SGLang's server, seen from outside: log lines, endpoints, workers, draining, dying. Not a test.
 
-``STAND_IN`` in the environment is a JSON object with what should happen otherwise:
+``STAND_IN`` in the environment is a JSON object with options:
 
-``start_seconds`` (how long it says nothing), ``load_seconds`` (how long nothing listens), ``warmup_seconds`` (how long
-/ready is 503), ``image_seconds`` (how long a question takes), ``exit_code`` and ``last_words``
-(end during the load), ``images`` (received and repeated, in its metrics), ``refuse_images`` (answer them with 400; a text:
-with that),
-``drop_images`` (answer as if there were none), ``usage`` (false: count no tokens), ``plain_status`` (of questions without an
-image), ``understands_images`` (what /model_info says of the model; nothing where it is not given),
-``ready_path`` (false: as before 0.5.20), ``unknown_flags`` (take them, as a pod's plan has many),
+``load_seconds`` (how long nothing listens), ``image_seconds`` (how long an answer takes), ``exit_code`` and ``last_words``
+(end during the load), ``ready_path`` (false: as before 0.5.20), ``unknown_flags`` (accept them, as a pod's plan has many),
 ``ignore_dead_worker`` (live on without it), ``leave_orphan`` (seconds that a process without a parent lives).
 
 GET /become_unhealthy does what a /health does that is not answered in time: from then on it refuses requests, and SIGTERM
@@ -31,9 +26,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from vlm_runtime.sglang import drain_file
+from vlm_runtime.sglang.inside import drain_file
 
-TOLD = json.loads(os.environ.get("STAND_IN", "{}"))
+OPTIONS = json.loads(os.environ.get("STAND_IN", "{}"))
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None)
 warm = threading.Event()
@@ -51,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        if self.path == "/ready" and TOLD.get("ready_path", True):
+        if self.path == "/ready" and OPTIONS.get("ready_path", True):
             serving = warm.is_set() and not draining.is_set() and not unhealthy.is_set()
             self.answer(200 if serving else 503, {"serving": serving})
         elif self.path == "/ping":
@@ -69,14 +64,8 @@ class Handler(BaseHTTPRequestHandler):
             while worker_is_stopped():
                 time.sleep(0.05)
             self.answer(200, server_info())
-        elif self.path == "/model_info" and "understands_images" in TOLD:
-            self.answer(200, {"has_image_understanding": TOLD["understands_images"]})
         elif self.path == "/metrics":
             self.send(200, f"vlmserve_requests_in_flight {running}.0\n".encode(), "text/plain; version=0.0.4")
-        elif self.path == "/metrics/" and "images" in TOLD:
-            received, repeated = TOLD["images"]
-            text = f"vlmserve_images_received_total {received}.0\nvlmserve_images_repeated_total {repeated}.0\n"
-            self.send(200, text.encode())
         else:
             self.answer(404, {})
 
@@ -84,10 +73,6 @@ class Handler(BaseHTTPRequestHandler):
         global running
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.authorized():
-            return
-        if TOLD.get("refuse_images"):
-            why = TOLD["refuse_images"] if isinstance(TOLD["refuse_images"], str) else "no images here"
-            self.answer(400, {"message": f"{why}, and your key is {args.api_key}"})
             return
         with count:
             running += 1
@@ -110,19 +95,15 @@ class Handler(BaseHTTPRequestHandler):
             self.chunk(b"data: [DONE]\n\n")
             self.chunk(b"")
             return
-        time.sleep(TOLD.get("image_seconds", 0.0))
+        time.sleep(OPTIONS.get("image_seconds", 0.0))
         images = [part for part in body["messages"][0]["content"] if part["type"] == "image_url"]
-        if not images and "plain_status" in TOLD:
-            self.answer(TOLD["plain_status"], {})
-            return
-        tokens = 14  # of the text; a template leaves a marker where an image was, and one that is seen has its own
+        tokens = 14  # of the text
         for image in images:
             url = image["image_url"]["url"]
             width, height = struct.unpack(">II", base64.b64decode(url.partition(",")[2])[16:24])
             log(f"question to {body['model']} about an image of {width} x {height}")
-            tokens += 1 if TOLD.get("drop_images") else 64
-        usage = {"usage": {"prompt_tokens": tokens}} if TOLD.get("usage", True) else {}
-        self.answer(200, {"choices": [{"message": {"content": "!"}}], **usage})
+            tokens += 64
+        self.answer(200, {"choices": [{"message": {"content": "!"}}], "usage": {"prompt_tokens": tokens}})
 
     def chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
@@ -176,7 +157,7 @@ def start_worker() -> subprocess.Popen:
 
 def watch(worker: subprocess.Popen) -> None:
     code = worker.wait()
-    if not draining.is_set() and not TOLD.get("ignore_dead_worker"):
+    if not draining.is_set() and not OPTIONS.get("ignore_dead_worker"):
         log(
             f"Subprocess scheduler_0 (pid={worker.pid}) crashed with exit code {code}. Triggering SIGQUIT for cleanup..."
         )
@@ -192,20 +173,19 @@ parser.add_argument("--nnodes")
 parser.add_argument("--node-rank")
 parser.add_argument("--dist-init-addr")
 parser.add_argument("--dist-timeout")
-args = parser.parse_known_args()[0] if TOLD.get("unknown_flags") else parser.parse_args()
+args = parser.parse_known_args()[0] if OPTIONS.get("unknown_flags") else parser.parse_args()
 
-time.sleep(TOLD.get("start_seconds", 0.0))
 log(f"server_args={vars(args)}")
 log(f"device={os.environ.get('VLMSERVE_DEVICE')} path={os.environ.get('PYTHONPATH')}")
-if TOLD.get("leave_orphan"):
-    subprocess.Popen(["sh", "-c", f"sleep {TOLD['leave_orphan']} & echo $! > $ORPHAN"], start_new_session=True)
+if OPTIONS.get("leave_orphan"):
+    subprocess.Popen(["sh", "-c", f"sleep {OPTIONS['leave_orphan']} & echo $! > $ORPHAN"], start_new_session=True)
 log("Load weight begin. avail mem=79.00 GB")
-time.sleep(TOLD.get("load_seconds", 0.0))
-if "exit_code" in TOLD:
-    print(TOLD.get("last_words", ""), flush=True)
-    if TOLD["exit_code"] < 0:
-        os.kill(os.getpid(), -TOLD["exit_code"])
-    sys.exit(TOLD["exit_code"])
+time.sleep(OPTIONS.get("load_seconds", 0.0))
+if "exit_code" in OPTIONS:
+    print(OPTIONS.get("last_words", ""), flush=True)
+    if OPTIONS["exit_code"] < 0:
+        os.kill(os.getpid(), -OPTIONS["exit_code"])
+    sys.exit(OPTIONS["exit_code"])
 process = start_worker()
 threading.Thread(target=watch, args=(process,), daemon=True).start()
 log("Capture decode CUDA graph begin. This can take up to several minutes.")
@@ -220,7 +200,6 @@ except OSError as error:
 server.daemon_threads = True
 threading.Thread(target=server.serve_forever, daemon=True).start()
 log(f"Uvicorn running on http://0.0.0.0:{args.port} (Press CTRL+C to quit)")
-time.sleep(TOLD.get("warmup_seconds", 0.0))
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if unhealthy.is_set() else draining.set())
 warm.set()
 log("The server is fired up and ready to roll!")

@@ -1,15 +1,14 @@
-"""On which addresses the engine listens, and where the runtime asks it."""
+"""The addresses on which the engine listens and is reached."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 
 import pytest
-from unit.runtime.harness import Container, make_plan
+from unit.runtime.harness import make_plan
 
-from vlm_runtime.addresses import asked_at, is_ipv6_only, own_address
-from vlm_runtime.command import EngineCommand, engine_command
+from vlm_runtime.sglang.command import EngineCommand, engine_command, loopback_of
+from vlm_runtime.supervise.pod import is_ipv6_only, own_address
 
 
 @pytest.mark.parametrize(
@@ -23,8 +22,8 @@ from vlm_runtime.command import EngineCommand, engine_command
         ("2001:db8::7", "2001:db8::7"),
     ],
 )
-def test_an_engine_is_asked_where_it_listens(host: str, address: str) -> None:
-    assert asked_at(host) == address
+def test_an_engine_is_reached_where_it_listens(host: str, address: str) -> None:
+    assert loopback_of(host) == address
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,11 @@ def test_an_engine_is_asked_where_it_listens(host: str, address: str) -> None:
         (None, None, False),
     ],
 )
-def test_a_pod_is_of_ipv6_alone_where_nobody_reaches_it_otherwise(
-    ipv4: str | None, ipv6: str | None, alone: bool
-) -> None:
+def test_a_pod_is_ipv6_only_if_it_is_not_reachable_by_ipv4(ipv4: str | None, ipv6: str | None, alone: bool) -> None:
     assert is_ipv6_only({socket.AF_INET: ipv4, socket.AF_INET6: ipv6}.get) is alone
 
 
-def test_an_address_of_this_machine_is_one_that_it_can_listen_on() -> None:
+def test_this_machine_can_listen_on_its_own_address() -> None:
     for family in (socket.AF_INET, socket.AF_INET6):
         if (address := own_address(family)) is not None:
             socket.create_server((address, 0), family=family).close()
@@ -55,17 +52,13 @@ def started(*args: str, ipv6_only: bool) -> EngineCommand:
     return engine_command(make_plan(engine={"args": list(args)}), {}, ["python3"], ipv6_only=ipv6_only)
 
 
-def test_on_a_pod_without_ipv4_all_addresses_are_those_of_ipv6() -> None:
+def test_without_ipv4_the_engine_listens_on_all_ipv6_addresses() -> None:
     six = started("--host", "0.0.0.0", ipv6_only=True)
     assert (six.argv[-2:], six.address) == (("--host", "::"), "::1")
     four = started("--host", "0.0.0.0", ipv6_only=False)
     assert (four.argv[-2:], four.address) == (("--host", "0.0.0.0"), "127.0.0.1")
 
 
-def test_an_address_that_the_user_chose_stays_his() -> None:
+def test_the_users_address_is_kept() -> None:
     chosen = started("--host", "2001:db8::7", ipv6_only=True)
     assert (chosen.argv[-1], chosen.address) == ("2001:db8::7", "2001:db8::7")
-
-
-def test_an_engine_on_one_address_alone_becomes_ready(container: Callable[..., Container]) -> None:
-    container(make_plan(engine={"args": ["--host", "127.0.0.2"]})).wait_ready()

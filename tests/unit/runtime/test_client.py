@@ -1,4 +1,4 @@
-"""What an answer, or none, says of the engine."""
+"""What the engine's answers mean."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.measure.certificates import self_signed, serving
+from unit.bench.tls_servers import self_signed, serving
 from unit.runtime.harness import make_plan
 
 from minicluster.ports import free_port
-from vlm_runtime.client import CannotAsk, EngineClient, EngineUnreachable
-from vlm_runtime.command import engine_command
+from vlm_runtime.sglang.client import CannotAsk, EngineClient, EngineUnreachable
+from vlm_runtime.sglang.command import engine_command
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def client() -> EngineClient:
     return EngineClient(engine_command(make_plan(), {}, ["python3"], port=free_port()), "0.5.23")
 
 
-def test_a_port_that_nobody_listens_on_gives_no_pulse(client: EngineClient) -> None:
-    assert client.has_pulse(1.0) is False
+def test_a_closed_port_is_not_alive(client: EngineClient) -> None:
+    assert client.is_alive(1.0) is False
     assert client.computes() is False
     with pytest.raises(EngineUnreachable, match="/ready: ConnectionRefusedError"):
         client.is_serving()
@@ -44,7 +44,7 @@ class Certified(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_an_engine_is_asked_over_tls_whatever_name_its_certificate_is_made_out_for(tmp_path: Path) -> None:
+def test_tls_accepts_a_certificate_for_any_name(tmp_path: Path) -> None:
     plan = make_plan(engine={"args": ["--ssl-certfile", "/tls/tls.crt"]})
     with serving(Certified, self_signed(tmp_path, "vlm")) as port:
         client = EngineClient(engine_command(plan, {"VLMSERVE_API_KEY": "sk-1"}, ["python3"], port=port), "0.5.23")
@@ -54,13 +54,13 @@ def test_an_engine_is_asked_over_tls_whatever_name_its_certificate_is_made_out_f
 
 
 @pytest.mark.parametrize("lack", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
-def test_a_lack_on_this_side_is_not_held_against_the_engine(
+def test_a_lack_of_local_resources_says_nothing_about_the_engine(
     client: EngineClient, lack: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(_: http.client.HTTPConnection) -> None:
         raise OSError(lack, "none left")
 
     monkeypatch.setattr(http.client.HTTPConnection, "connect", connect)
-    assert client.has_pulse(1.0) is True
-    with pytest.raises(CannotAsk, match="none left on this side"):
+    assert client.is_alive(1.0) is True
+    with pytest.raises(CannotAsk, match="none left in the runtime"):
         client.is_serving()

@@ -1,4 +1,4 @@
-"""Planned against effective, with what /server_info of SGLang 0.5.23 answers."""
+"""Planned and effective settings, with answers of SGLang's /server_info."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from vlm_api.plan import Setting, Source
-from vlm_api.report import EffectiveSetting, FeaturePool, LeftSetting
-from vlm_runtime.effective import Comparison, compare
+from vlm_api.report import EffectiveSetting, EngineDefault, FeaturePool
 from vlm_runtime.redact import Redactor
+from vlm_runtime.sglang.effective import Comparison, compare
 
 INFO: dict[str, Any] = {
     "version": "0.5.23",
@@ -50,7 +50,7 @@ def left(name: str, expected: Any = None) -> Setting:
 def one(name: str, planned: Any, info: dict[str, Any] | None = None) -> tuple[Any, bool] | None:
     """(effective, agrees), or None where the engine does not tell it."""
     found = compare([applied(name, planned)], INFO if info is None else info)
-    assert len(found.settings) + len(found.not_told) == 1
+    assert len(found.settings) + len(found.not_reported) == 1
     return (found.settings[0].effective, found.settings[0].agrees) if found.settings else None
 
 
@@ -71,7 +71,7 @@ def one(name: str, planned: Any, info: dict[str, Any] | None = None) -> tuple[An
         ("disable_chunked_prefix_cache", False, True, False),
     ],
 )
-def test_a_setting_is_shown_as_the_engine_says_it(name: str, planned: Any, effective: Any, agrees: bool) -> None:
+def test_a_setting_is_shown_as_the_engine_reports_it(name: str, planned: Any, effective: Any, agrees: bool) -> None:
     assert one(name, planned) == (effective, agrees)
 
 
@@ -89,7 +89,7 @@ def test_a_setting_is_shown_as_the_engine_says_it(name: str, planned: Any, effec
         ("disaggregation_transfer_backend", "mooncake_tcp", "mooncake"),
     ],
 )
-def test_what_sglang_0_5_23_calls_otherwise_is_not_called_ignored(name: str, planned: Any, effective: Any) -> None:
+def test_a_renamed_value_is_not_a_mismatch(name: str, planned: Any, effective: Any) -> None:
     assert one(name, planned, INFO | {name: effective}) == (effective, True)
 
 
@@ -105,12 +105,12 @@ def test_what_sglang_0_5_23_calls_otherwise_is_not_called_ignored(name: str, pla
         ("cuda_graph_config", {"decode": {"no_such_key": 1}}, INFO["cuda_graph_config"]),
     ],
 )
-def test_another_value_stays_another_one(name: str, planned: Any, effective: Any) -> None:
+def test_a_different_value_is_a_mismatch(name: str, planned: Any, effective: Any) -> None:
     assert one(name, planned, INFO | {name: effective}) == (effective, False)
 
 
 @pytest.mark.parametrize("planned", ['{"decode": {"max_bs": 400}}', {"decode": {"max_bs": 400}}])
-def test_a_part_of_a_configuration_is_held_against_that_part(planned: Any) -> None:
+def test_a_partial_configuration_is_compared_with_that_part(planned: Any) -> None:
     assert one("cuda_graph_config", planned) == (INFO["cuda_graph_config"], True)
 
 
@@ -123,23 +123,23 @@ def test_a_part_of_a_configuration_is_held_against_that_part(planned: Any) -> No
         ("keep_mm_feature_on_device", "mm_feature_transport", "cpu", False),
     ],
 )
-def test_an_older_flag_is_told_by_the_newer_field(flag: str, field: str, value: str | None, agrees: bool) -> None:
+def test_an_older_flag_is_read_from_the_newer_field(flag: str, field: str, value: str | None, agrees: bool) -> None:
     assert one(flag, True, INFO | {flag: False, field: value}) == (False, agrees)
     assert one(flag, False, INFO | {flag: False, field: value}) == (False, True)
 
 
-def test_an_older_flag_of_a_release_without_the_newer_field_is_told_by_itself() -> None:
+def test_without_the_newer_field_an_older_flag_is_read_directly() -> None:
     info = {name: value for name, value in INFO.items() if name != "mm_feature_transport"}
     assert one("keep_mm_feature_on_device", True, info | {"keep_mm_feature_on_device": True}) == (True, True)
 
 
-def test_the_conservativeness_that_attention_groups_have_is_the_planned_one() -> None:
+def test_the_conservativeness_of_attention_groups_matches_the_plan() -> None:
     told = {"schedule_conservativeness": 0.15}
     assert one("schedule_conservativeness", 0.5, INFO | {"attn_dp_size": 4} | told) == (0.15, True)
     assert one("schedule_conservativeness", 0.5, INFO | told) == (0.15, False)
 
 
-def test_fewer_running_requests_than_planned_are_shown_although_the_engine_repeats_the_wish() -> None:
+def test_fewer_running_requests_than_planned_are_a_mismatch() -> None:
     assert one("max_running_requests", 400) == (317, False)
 
 
@@ -147,7 +147,7 @@ def test_running_requests_are_added_up_over_data_parallel_attention() -> None:
     assert one("max_running_requests", 1268, INFO | {"attn_dp_size": 4}) == (1268, True)
 
 
-def test_engines_before_0_5_22_share_out_over_dp_size_where_that_groups_the_ranks() -> None:
+def test_before_0_5_22_dp_size_divides_requests_with_dp_attention() -> None:
     older = {name: value for name, value in INFO.items() if name != "attn_dp_size"} | {"chunked_prefill_size": 2048}
     grouped = older | {"enable_dp_attention": True, "dp_size": 4}
     assert one("max_running_requests", 1268, grouped) == (1268, True)
@@ -157,7 +157,7 @@ def test_engines_before_0_5_22_share_out_over_dp_size_where_that_groups_the_rank
     assert one("chunked_prefill_size", 8192, copies) == (2048, False)
 
 
-def test_what_the_engine_shares_out_over_ranks_is_as_planned_also_where_a_remainder_is_lost() -> None:
+def test_a_value_divided_among_ranks_matches_even_without_its_remainder() -> None:
     ranks = INFO | {"attn_dp_size": 4, "chunked_prefill_size": 2048, "max_mamba_cache_size": 25}
     assert one("max_mamba_cache_size", 102, ranks) == (25, True)
     assert one("max_running_requests", 1270, ranks) == (1268, True)
@@ -167,16 +167,16 @@ def test_what_the_engine_shares_out_over_ranks_is_as_planned_also_where_a_remain
     assert one("chunked_prefill_size", -1, {"chunked_prefill_size": -1}) == (-1, True)
 
 
-def test_a_choice_that_was_left_to_the_engine_by_the_word_auto_is_in_force_whatever_it_chose() -> None:
+def test_auto_matches_any_choice_of_the_engine() -> None:
     assert one("kv_cache_dtype", "auto", {"kv_cache_dtype": "bfloat16"}) == ("bfloat16", True)
 
 
-def test_tokens_are_rounded_down_to_pages_and_that_is_no_difference() -> None:
+def test_tokens_rounded_down_to_pages_match() -> None:
     assert one("max_total_tokens", 100000) == (99968, True)
     assert one("max_total_tokens", 200000) == (99968, False)
 
 
-def test_what_the_engine_does_not_say_is_named_and_not_called_a_difference() -> None:
+def test_an_unreported_setting_is_named_and_not_a_mismatch() -> None:
     planned = [
         applied("TORCHDYNAMO_DISABLE", "1"),
         applied("enable_metrics", True),
@@ -184,40 +184,40 @@ def test_what_the_engine_does_not_say_is_named_and_not_called_a_difference() -> 
     ]
     found = compare(planned, INFO)
     assert [s.name for s in found.settings] == ["enable_metrics"]
-    assert found.not_told == ["TORCHDYNAMO_DISABLE", "prefill_decode_interval"]
+    assert found.not_reported == ["TORCHDYNAMO_DISABLE", "prefill_decode_interval"]
     assert one("SGLANG_VLM_CACHE_SIZE_MB", 0, {"internal_states": [{}]}) is None
     assert one("max_running_requests", 8, {}) is None
 
 
-def test_an_engine_that_says_nothing_at_all_tells_no_setting() -> None:
+def test_an_empty_answer_reports_no_setting() -> None:
     assert compare([applied("a", 1), left("b", 2)], {}) == Comparison(None, [], ["a"], [])
-    assert compare([applied("a", 1)], {"internal_states": "none", "version": 5}).not_told == ["a"]
+    assert compare([applied("a", 1)], {"internal_states": "none", "version": 5}).not_reported == ["a"]
 
 
-def test_what_was_left_to_the_engine_is_shown_beside_what_was_expected_of_it() -> None:
+def test_an_engine_default_is_shown_beside_the_expected_one() -> None:
     settings = [left("radix_eviction_policy", "priority"), left("page_size"), left("prefill_decode_interval", 0)]
     found = compare([*settings, left("mm_feature_transport", "cuda_ipc")], INFO)
-    assert (found.settings, found.not_told) == ([], [])
-    assert found.left_alone == [
-        LeftSetting(name="radix_eviction_policy", expected="priority", effective="lru", agrees=False),
-        LeftSetting(name="page_size", expected=None, effective=64, agrees=True),
-        LeftSetting(name="mm_feature_transport", expected="cuda_ipc", effective="cuda_ipc", agrees=True),
+    assert (found.settings, found.not_reported) == ([], [])
+    assert found.engine_defaults == [
+        EngineDefault(name="radix_eviction_policy", expected="priority", effective="lru", agrees=False),
+        EngineDefault(name="page_size", expected=None, effective=64, agrees=True),
+        EngineDefault(name="mm_feature_transport", expected="cuda_ipc", effective="cuda_ipc", agrees=True),
     ]
 
 
-def test_a_field_that_the_engine_leaves_unset_says_nothing_against_what_was_expected() -> None:
+def test_an_unset_field_does_not_contradict_the_expectation() -> None:
     found = compare(
         [left("cuda_graph_bs", [1]), left("mm_preprocess_cache_size_mb", 0)],
         INFO | {"mm_preprocess_cache_size_mb": None},
     )
-    assert found.left_alone == [
-        LeftSetting(name="mm_preprocess_cache_size_mb", expected=0, effective=None, agrees=True)
+    assert found.engine_defaults == [
+        EngineDefault(name="mm_preprocess_cache_size_mb", expected=0, effective=None, agrees=True)
     ]
     # Where a value was planned, an unset field is no agreement.
     assert one("mm_preprocess_cache_size_mb", 0, {"mm_preprocess_cache_size_mb": None}) == (None, False)
 
 
-def test_one_scheduler_of_several_that_differs_is_the_one_that_is_shown() -> None:
+def test_the_scheduler_that_differs_is_shown() -> None:
     states = [{"env_vars": {"SGLANG_VLM_CACHE_SIZE_MB": size}} for size in ("0", "0", "100")]
     assert one("SGLANG_VLM_CACHE_SIZE_MB", 0, {"internal_states": states}) == ("100", False)
     assert one("SGLANG_VLM_CACHE_SIZE_MB", 0, {"internal_states": states[:2]}) == ("0", True)
@@ -227,7 +227,7 @@ MIB = 1 << 20
 VARIABLE_SAYS_3072 = {"internal_states": [{"env_vars": {"SGLANG_MM_FEATURE_CACHE_MB": "3072"}}]}
 
 
-def test_the_pools_true_size_counts_and_not_what_the_variable_says() -> None:
+def test_the_pools_true_size_counts_not_the_variable() -> None:
     def told(pool: FeaturePool | None) -> EffectiveSetting:
         (found,) = compare([applied("SGLANG_MM_FEATURE_CACHE_MB", 3072)], VARIABLE_SAYS_3072, pool).settings
         return found
@@ -241,12 +241,12 @@ def test_the_pools_true_size_counts_and_not_what_the_variable_says() -> None:
     assert told(None).agrees
 
 
-def test_a_key_is_never_repeated_and_said_to_be_untold() -> None:
+def test_a_key_is_never_reported() -> None:
     found = compare([applied("api_key", "sk-1"), applied("SGLANG_SOME_TOKEN", "t-1"), left("admin_api_key")], INFO)
-    assert (found.settings, found.not_told, found.left_alone) == ([], ["api_key", "SGLANG_SOME_TOKEN"], [])
+    assert (found.settings, found.not_reported, found.engine_defaults) == ([], ["api_key", "SGLANG_SOME_TOKEN"], [])
 
 
-def test_secrets_are_cut_out_of_whatever_the_engine_says() -> None:
+def test_secrets_in_the_engines_answer_are_masked() -> None:
     secret = "s3cr3t-in-a-url"
     info = {
         "file_storage_path": f"https://user:{secret}@host/",
@@ -256,7 +256,7 @@ def test_secrets_are_cut_out_of_whatever_the_engine_says() -> None:
     planned = [applied("file_storage_path", "x"), left("served", 1), applied("chat_template", f"{secret}")]
     found = compare(planned, info, None, Redactor([secret]))
     assert len(found.settings) == 2
-    assert len(found.left_alone) == 1
+    assert len(found.engine_defaults) == 1
     assert secret not in repr(found)
     assert "https://user:[redacted]@host/" in repr(found)
 
@@ -265,6 +265,6 @@ def test_the_older_field_of_the_decode_graph_is_read_too() -> None:
     assert one("cuda_graph_max_bs_decode", 256, {"cuda_graph_max_bs": 256}) == (256, True)
 
 
-def test_the_engine_says_its_version() -> None:
+def test_the_engine_reports_its_version() -> None:
     assert compare([], INFO).engine_version == "0.5.23"
     assert compare([], {}).engine_version is None

@@ -11,7 +11,8 @@ from unit.runtime.harness import make_plan
 
 from vlm_api.plan import PlanMemory
 from vlm_api.report import Fallback, FeaturePool
-from vlm_runtime.feature_pool import PoolMetrics, PoolWatch, pool_metrics
+from vlm_runtime.sglang.engine_metrics import PoolMetrics, parse_pool_metrics
+from vlm_runtime.sglang.feature_pool import FeaturePoolMonitor
 
 MIB = 1 << 20
 
@@ -39,76 +40,69 @@ OTHERS = (
     "[2026-01-01 00:00:06] Reserving 3.00 GB of the KV budget for post-sizing multimodal allocations "
     "(feature-transport pools + embedding cache).",
 )
-SIZES = b"vlmserve_image_pool_size_bytes 3.221192704e+09\nvlmserve_image_pool_fallbacks_total 7.0\n"
+SIZES = b"vlmserve_feature_pool_size_bytes 3.221192704e+09\nvlmserve_feature_pool_fallbacks_total 7.0\n"
 
 
-def planned(mib: int | None = 3072) -> PoolWatch:
-    return PoolWatch(make_plan().model_copy(update={"memory": PlanMemory(feature_pool_mib=mib)}))
+def planned(mib: int | None = 3072) -> FeaturePoolMonitor:
+    return FeaturePoolMonitor(make_plan().model_copy(update={"memory": PlanMemory(feature_pool_mib=mib)}))
 
 
-def test_the_true_size_is_read_where_the_engine_makes_the_pool_and_not_where_it_promises_it() -> None:
+def test_the_true_size_is_read_from_the_line_of_the_allocation() -> None:
     pool = planned()
     for line in OTHERS:
-        assert not pool.read(line)
-    assert pool.seen() == FeaturePool(planned_bytes=3072 * MIB)
-    assert pool.read(FROZEN)
-    assert pool.seen() == FeaturePool(planned_bytes=3072 * MIB, size_bytes=1024 * MIB)
+        assert not pool.read_line(line)
+    assert pool.state == FeaturePool(planned_bytes=3072 * MIB)
+    assert pool.read_line(FROZEN)
+    assert pool.state == FeaturePool(planned_bytes=3072 * MIB, size_bytes=1024 * MIB)
 
 
-def test_the_engines_own_word_on_the_pool_stands_against_what_clients_write_later() -> None:
+def test_later_text_of_clients_does_not_change_the_size() -> None:
     pool = planned()
-    pool.read(RESERVED)
-    assert not pool.read(FROZEN)
-    assert pool.seen() == FeaturePool(planned_bytes=3072 * MIB, size_bytes=3072 * MIB)
+    pool.read_line(RESERVED)
+    assert not pool.read_line(FROZEN)
+    assert pool.state == FeaturePool(planned_bytes=3072 * MIB, size_bytes=3072 * MIB)
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "1.2.3", "", "٣"])
-def test_what_is_no_size_says_nothing_of_the_pool(number: str) -> None:
+def test_an_invalid_size_is_ignored(number: str) -> None:
     pool = planned()
-    assert not pool.read(f"CUDA IPC multimodal feature pools reserve {number} MiB total on GPU 0")
-    assert not pool.read(
+    assert not pool.read_line(f"CUDA IPC multimodal feature pools reserve {number} MiB total on GPU 0")
+    assert not pool.read_line(
         f"MmItemMemoryPool has no free chunk large enough for a 1 MiB tensor (pool size: {number} MiB)"
     )
 
 
-def test_the_plugins_metric_tells_the_size_where_the_log_does_not() -> None:
+def test_the_metric_gives_the_size_until_the_log_does() -> None:
     pool = planned()
-    pool.told(pool_metrics(SIZES))
-    assert pool.seen() == FeaturePool(planned_bytes=3072 * MIB, size_bytes=3_221_192_704, fallbacks=7)
-    pool.read(RESERVED)
-    found = pool.seen()
+    pool.update(parse_pool_metrics(SIZES))
+    assert pool.state == FeaturePool(planned_bytes=3072 * MIB, size_bytes=3_221_192_704, fallbacks=7)
+    pool.read_line(RESERVED)
+    found = pool.state
     assert found is not None
     assert found.size_bytes == 3072 * MIB
 
 
-def test_a_full_pool_tells_its_size_in_versions_that_say_no_more_of_it() -> None:
+def test_a_full_pool_gives_its_size_in_older_releases() -> None:
     pool = planned()
-    assert pool.read(POOL_FULL)
-    assert not pool.read(POOL_FULL)
-    assert pool.seen() == FeaturePool(
+    assert pool.read_line(POOL_FULL)
+    assert not pool.read_line(POOL_FULL)
+    assert pool.state == FeaturePool(
         planned_bytes=3072 * MIB, size_bytes=3072 * MIB, fallbacks=1, logged=[Fallback.POOL_FULL]
     )
 
 
-def test_features_that_leave_their_way_otherwise_are_told_without_a_pool_too() -> None:
+def test_slower_paths_are_reported_without_a_pool_too() -> None:
     pool = planned(None)
-    assert pool.seen() is None
-    assert pool.read(SHARED_MEMORY_FULL)
-    assert pool.read(ON_CPU)
-    assert pool.seen() == FeaturePool(logged=[Fallback.SHARED_MEMORY_FULL, Fallback.PREPROCESSED_ON_CPU])
+    assert pool.state is None
+    assert pool.read_line(SHARED_MEMORY_FULL)
+    assert pool.read_line(ON_CPU)
+    assert pool.state == FeaturePool(logged=[Fallback.SHARED_MEMORY_FULL, Fallback.PREPROCESSED_ON_CPU])
 
 
-def test_a_count_by_the_plugin_is_kept_when_the_metrics_are_away_for_a_moment() -> None:
+def test_the_last_metrics_are_kept_while_none_come() -> None:
     pool = planned()
-    pool.told(PoolMetrics(3072 * MIB, 7))
-    pool.told(pool_metrics(b""))
-    found = pool.seen()
+    pool.update(PoolMetrics(3072 * MIB, 7))
+    pool.update(parse_pool_metrics(b""))
+    found = pool.state
     assert found is not None
     assert found.fallbacks == 7
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"vlmserve_image_pool_size_bytes NaN\n", b"vlmserve_image_pool_fallbacks_total 1.0\n", b"<html>"]
-)
-def test_an_engine_without_a_pool_that_can_be_read_says_nothing(text: bytes) -> None:
-    assert pool_metrics(text) is None

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from vlm_runtime.gpu import GpuCollector
+from vlm_runtime.hardware.gpu_metrics import GpuCollector
 
 
 class NVMLError(Exception):
@@ -145,7 +145,7 @@ def of(card: dict[str, Any], index: int = 0) -> tuple[str, str, str]:
     )
 
 
-def test_a_whole_gpu_tells_everything_in_base_units() -> None:
+def test_a_whole_gpu_has_every_metric_in_base_units() -> None:
     assert scrape(GpuCollector(Driver(H100))) == {
         ("nvml_up",): 1,
         ("gpu_utilization_ratio", *of(H100)): 0.97,
@@ -165,7 +165,7 @@ def test_a_whole_gpu_tells_everything_in_base_units() -> None:
 
 
 @pytest.mark.parametrize("question", ["HandleByIndex", "MemoryInfo"])
-def test_a_lost_gpu_is_told_under_its_name_and_hides_no_other(question: str) -> None:
+def test_a_lost_gpu_keeps_its_name_and_hides_no_other(question: str) -> None:
     driver, clock = Driver(H100, L4), Clock()
     collector = GpuCollector(driver, clock=clock)
     scrape(collector)
@@ -178,20 +178,20 @@ def test_a_lost_gpu_is_told_under_its_name_and_hides_no_other(question: str) -> 
     assert driver.inits == 1  # the others go on being asked
 
 
-def test_a_gpu_of_another_pod_is_no_lost_one() -> None:
+def test_a_gpu_of_another_pod_is_not_lost() -> None:
     driver = Driver(H100, L4)
     driver.lost, driver.why = (1, "HandleByIndex"), NVMLError("Insufficient Permissions", 4)
     assert {key[1] for key in scrape(GpuCollector(driver)) if len(key) > 1} == {"0"}
 
 
-def test_a_gpu_that_rests_is_not_throttled() -> None:
+def test_an_idle_gpu_is_not_throttled() -> None:
     found = scrape(GpuCollector(Driver(H100, L4)))
     assert found[("gpu_utilization_ratio", *of(L4, 1))] == 0
     assert found[("gpu_ecc_uncorrected_errors_total", *of(L4, 1))] == 3
     assert not any(value for key, value in found.items() if key[0] == "gpu_throttled" and key[1] == "1")
 
 
-def test_the_memory_of_a_gpu_that_is_cut_is_that_of_its_slices_and_counts_once() -> None:
+def test_with_mig_only_the_slices_report_memory() -> None:
     found = scrape(GpuCollector(Driver({**H100, "MigMode": (1, 1)}, slices=(SLICE, SLICE | {"UUID": "MIG-2"}))))
     memory = {key[2]: value for key, value in found.items() if key[0] == "gpu_memory_total_bytes"}
     assert memory == {SLICE["UUID"]: 42278584320, "MIG-2": 42278584320}
@@ -200,7 +200,7 @@ def test_the_memory_of_a_gpu_that_is_cut_is_that_of_its_slices_and_counts_once()
     assert ("gpu_power_watts", *of(SLICE)) not in found
 
 
-def test_a_card_whose_memory_nvml_does_not_count_has_no_series_of_it() -> None:
+def test_unknown_memory_has_no_series() -> None:
     found = scrape(GpuCollector(Driver(GB10)))
     assert {key[0] for key in found} == {
         "nvml_up",
@@ -214,18 +214,18 @@ def test_a_card_whose_memory_nvml_does_not_count_has_no_series_of_it() -> None:
     assert found[("gpu_throttled", *of(GB10), "software_thermal")] == 1
 
 
-def test_without_the_library_or_a_driver_there_is_one_zero_and_nothing_else() -> None:
+def test_without_a_library_or_driver_only_nvml_up_is_served() -> None:
     missing = Driver(H100)
     missing.fails = "Driver Not Loaded"
     assert scrape(GpuCollector(None)) == scrape(GpuCollector(missing)) == {("nvml_up",): 0}
 
 
-def test_a_library_that_lacks_a_question_is_no_error_of_the_scrape() -> None:
+def test_a_library_without_a_function_does_not_fail_the_scrape() -> None:
     old = SimpleNamespace(NVMLError=NVMLError, nvmlInit=lambda: None)
     assert scrape(GpuCollector(old)) == {("nvml_up",): 0}  # type: ignore[arg-type]
 
 
-def test_throttling_is_told_by_drivers_and_libraries_that_know_only_its_newer_name() -> None:
+def test_throttling_is_read_by_its_newer_name_alone() -> None:
     card = {"CurrentClocksEventReasons": 0x4} | {k: v for k, v in H100.items() if k != "CurrentClocksThrottleReasons"}
     assert scrape(GpuCollector(Driver(card))) == scrape(GpuCollector(Driver(H100)))
 
@@ -238,7 +238,7 @@ def test_throttling_is_told_by_drivers_and_libraries_that_know_only_its_newer_na
     assert scrape(GpuCollector(Newer(card))) == scrape(GpuCollector(Driver(H100)))
 
 
-def test_an_answer_that_nobody_foresaw_is_no_answer_and_no_old_one() -> None:
+def test_an_unexpected_error_gives_no_readings_rather_than_old_ones() -> None:
     driver, clock = Driver(H100), Clock()
     collector = GpuCollector(driver, clock=clock)
     assert scrape(collector)["nvml_up",] == 1
@@ -248,7 +248,7 @@ def test_an_answer_that_nobody_foresaw_is_no_answer_and_no_old_one() -> None:
     assert scrape(collector)["nvml_up",] == 1
 
 
-def test_scrapes_shortly_after_each_other_ask_the_driver_once() -> None:
+def test_scrapes_in_quick_succession_read_the_driver_once() -> None:
     driver, clock = Driver(H100), Clock()
     collector = GpuCollector(driver, clock=clock, max_age_seconds=5)
     for second in range(5):
@@ -260,7 +260,7 @@ def test_scrapes_shortly_after_each_other_ask_the_driver_once() -> None:
     assert (driver.inits, driver.reads) == (1, 2)
 
 
-def test_a_driver_that_was_gone_is_found_again() -> None:
+def test_a_driver_that_returns_is_read_again() -> None:
     driver, clock = Driver(H100), Clock()
     collector = GpuCollector(driver, clock=clock)
     scrape(collector)
@@ -271,7 +271,7 @@ def test_a_driver_that_was_gone_is_found_again() -> None:
     assert driver.inits == 2
 
 
-def test_a_driver_that_hangs_holds_no_scrape_up_and_is_asked_once() -> None:
+def test_a_hanging_driver_does_not_delay_scrapes() -> None:
     driver = Driver(H100)
     driver.hangs = threading.Event()
     collector = GpuCollector(driver, timeout_seconds=0.05, max_age_seconds=0)

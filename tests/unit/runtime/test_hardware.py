@@ -1,4 +1,4 @@
-"""NVML's answers, recorded, and what they mean for the plan."""
+"""Recorded answers of NVML, and mismatches with the plan."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from vlm_api.plan import ExpectedHardware
-from vlm_api.report import FoundDevice, FoundHardware
-from vlm_runtime.hardware import shortcomings
-from vlm_runtime.nvml import find_hardware
+from vlm_api.report import DetectedDevice, DetectedHardware
+from vlm_runtime.hardware.mismatch import find_mismatches
+from vlm_runtime.hardware.nvml import detect_hardware
 
 
 class NVMLError(Exception):
@@ -87,40 +87,40 @@ SLICE = Card(name="NVIDIA H100 80GB HBM3 MIG 3g.40gb", capability=None, memory_b
 
 
 def test_a_whole_gpu_is_described() -> None:
-    found = find_hardware(FakeNvml(Card()))
+    found = detect_hardware(FakeNvml(Card()))
     assert found.driver == "580.95.05"
     assert found.devices == [
-        FoundDevice(name="NVIDIA H100 80GB HBM3", uuid="GPU-4f1c", compute_capability="9.0", memory_mib=81559)
+        DetectedDevice(name="NVIDIA H100 80GB HBM3", uuid="GPU-4f1c", compute_capability="9.0", memory_mib=81559)
     ]
 
 
 def test_the_slices_of_a_gpu_count_and_not_the_gpu() -> None:
-    found = find_hardware(FakeNvml(Card(mig=True, slices=[None, SLICE, None, SLICE])))
+    found = detect_hardware(FakeNvml(Card(mig=True, slices=[None, SLICE, None, SLICE])))
     assert [(d.mig, d.memory_mib, d.compute_capability) for d in found.devices] == [(True, 40320, "9.0")] * 2
 
 
-def test_what_the_driver_does_not_know_is_null() -> None:
-    found = find_hardware(FakeNvml(Card(name=b"NVIDIA GB10", capability=(12, 1), memory_bytes=None, mig=None)))
-    assert found.devices == [FoundDevice(name="NVIDIA GB10", uuid="GPU-4f1c", compute_capability="12.1")]
+def test_unknown_values_are_null() -> None:
+    found = detect_hardware(FakeNvml(Card(name=b"NVIDIA GB10", capability=(12, 1), memory_bytes=None, mig=None)))
+    assert found.devices == [DetectedDevice(name="NVIDIA GB10", uuid="GPU-4f1c", compute_capability="12.1")]
 
 
-def test_a_lost_gpu_is_one_less_than_planned_and_named() -> None:
-    found = find_hardware(FakeNvml(Card(), Card(lost=True), Card()))
+def test_a_lost_gpu_is_named_as_missing() -> None:
+    found = detect_hardware(FakeNvml(Card(), Card(lost=True), Card()))
     assert len(found.devices) == 2
-    assert shortcomings(ExpectedHardware(device="cuda", devices=3), found) == [
-        "3 devices were planned, 2 are in the pod (GPU 1 does not answer: GPU is lost)"
+    assert find_mismatches(ExpectedHardware(device="cuda", devices=3), found) == [
+        "the plan needs 3 devices, the pod has 2 (GPU 1 does not answer: GPU is lost)"
     ]
 
 
-def test_a_missing_driver_is_a_fact() -> None:
-    found = find_hardware(FakeNvml(missing="NVML Shared Library Not Found"))
-    assert found == FoundHardware(
+def test_a_missing_driver_is_a_note() -> None:
+    found = detect_hardware(FakeNvml(missing="NVML Shared Library Not Found"))
+    assert found == DetectedHardware(
         note="the NVIDIA driver's library cannot be used in this pod: NVML Shared Library Not Found"
     )
 
 
-def test_a_missing_library_is_a_fact() -> None:
-    note = find_hardware(None).note
+def test_a_missing_library_is_a_note() -> None:
+    note = detect_hardware(None).note
     assert note is not None
     assert "pynvml" in note
 
@@ -128,59 +128,61 @@ def test_a_missing_library_is_a_fact() -> None:
 PLANNED = ExpectedHardware(device="cuda", devices=2, compute_capability="9.0", memory_mib=81559)
 
 
-def found(*devices: FoundDevice) -> FoundHardware:
-    return FoundHardware(driver="580.95.05", devices=list(devices))
+def found(*devices: DetectedDevice) -> DetectedHardware:
+    return DetectedHardware(driver="580.95.05", devices=list(devices))
 
 
-def h100(**changes: object) -> FoundDevice:
-    return FoundDevice.model_validate({"name": "H100", "computeCapability": "9.0", "memoryMiB": 81559, **changes})
+def h100(**changes: object) -> DetectedDevice:
+    return DetectedDevice.model_validate({"name": "H100", "computeCapability": "9.0", "memoryMiB": 81559, **changes})
 
 
-def test_the_planned_hardware_has_no_shortcomings() -> None:
-    assert shortcomings(PLANNED, found(h100(), h100())) == []
+def test_the_planned_hardware_has_no_mismatch() -> None:
+    assert find_mismatches(PLANNED, found(h100(), h100())) == []
 
 
-def test_more_than_planned_is_no_shortcoming() -> None:
+def test_more_than_planned_is_no_mismatch() -> None:
     better = h100(computeCapability="10.0", memoryMiB=183359)
-    assert shortcomings(PLANNED, found(better, better, better)) == []
+    assert find_mismatches(PLANNED, found(better, better, better)) == []
 
 
-def test_a_label_that_counts_memory_otherwise_is_no_shortcoming() -> None:
-    assert shortcomings(PLANNED, found(h100(memoryMiB=80000), h100())) == []
+def test_a_label_in_other_units_is_no_mismatch() -> None:
+    assert find_mismatches(PLANNED, found(h100(memoryMiB=80000), h100())) == []
 
 
 @pytest.mark.parametrize(
     ("device", "problem"),
     [
-        (h100(computeCapability="8.9"), "device 1 (H100) has compute capability 8.9, 9.0 was planned"),
-        (h100(memoryMiB=40960), "device 1 (H100) has 40960 MiB, 81559 MiB were planned"),
-        (h100(mig=True), "device 1 (H100) is a MIG slice, a whole GPU was planned"),
+        (h100(computeCapability="8.9"), "device 1 (H100) has compute capability 8.9, but the plan needs 9.0"),
+        (h100(memoryMiB=40960), "device 1 (H100) has 40960 MiB, but the plan needs 81559 MiB"),
+        (h100(mig=True), "device 1 (H100) is a MIG slice, but the plan needs a whole GPU"),
     ],
 )
-def test_less_is_named_with_both_values(device: FoundDevice, problem: str) -> None:
-    assert shortcomings(PLANNED, found(h100(), device)) == [problem]
+def test_a_mismatch_names_both_values(device: DetectedDevice, problem: str) -> None:
+    assert find_mismatches(PLANNED, found(h100(), device)) == [problem]
 
 
 def test_too_few_devices_are_counted() -> None:
-    assert shortcomings(PLANNED, found(h100())) == ["2 devices were planned, 1 are in the pod"]
+    assert find_mismatches(PLANNED, found(h100())) == ["the plan needs 2 devices, the pod has 1"]
 
 
 def test_capabilities_are_compared_as_numbers() -> None:
     blackwell = PLANNED.model_copy(update={"compute_capability": "10.0", "devices": 1})
-    assert shortcomings(blackwell, found(h100())) != []
+    assert find_mismatches(blackwell, found(h100())) != []
 
 
-def test_slices_that_were_planned_are_fine() -> None:
+def test_planned_slices_are_fine() -> None:
     planned = ExpectedHardware(device="cuda", devices=1, compute_capability="9.0", memory_mib=40320, mig=True)
-    assert shortcomings(planned, found(h100(memoryMiB=40320, mig=True))) == []
+    assert find_mismatches(planned, found(h100(memoryMiB=40320, mig=True))) == []
 
 
 @pytest.mark.parametrize(
-    "hardware", [FoundHardware(note="no driver"), found(FoundDevice(), FoundDevice())], ids=["no driver", "no answers"]
+    "hardware",
+    [DetectedHardware(note="no driver"), found(DetectedDevice(), DetectedDevice())],
+    ids=["no driver", "no answers"],
 )
-def test_what_is_not_known_is_not_held_against_the_pod(hardware: FoundHardware) -> None:
-    assert shortcomings(PLANNED, hardware) == []
+def test_unknown_values_are_no_mismatch(hardware: DetectedHardware) -> None:
+    assert find_mismatches(PLANNED, hardware) == []
 
 
-def test_nothing_is_asked_of_a_pod_on_the_cpu() -> None:
-    assert shortcomings(ExpectedHardware(device="cpu", devices=0), found()) == []
+def test_a_cpu_plan_has_no_mismatch() -> None:
+    assert find_mismatches(ExpectedHardware(device="cpu", devices=0), found()) == []

@@ -1,4 +1,4 @@
-"""Requests in flight: what counts, from when to when, and that counting never costs a request."""
+"""Requests in flight, counted without failing a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from vlm_runtime.sglang.in_flight import InFlight
+from vlm_runtime.sglang.inside.in_flight import InFlight
 
 NAME = "vlmserve_requests_in_flight"
 CHAT = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
@@ -69,13 +69,13 @@ def test_a_request_counts_from_its_arrival_until_its_answer_has_ended(engine: En
         {**CHAT, "path": "/v1/audio/transcriptions"},
     ],
 )
-def test_every_way_to_ask_the_model_counts(engine: Engine, scope: dict[str, str]) -> None:
+def test_every_path_to_the_model_counts(engine: Engine, scope: dict[str, str]) -> None:
     app = InFlight(engine)
     app.start(engine.registry)
     assert asked(engine, app, scope) == [1, 1, 1, 0]
 
 
-def test_a_request_whose_client_leaves_is_not_counted_for_ever(engine: Engine) -> None:
+def test_a_request_of_a_client_that_disconnects_stops_counting(engine: Engine) -> None:
     app, engine.fails = InFlight(engine), True
     app.start(engine.registry)
     with pytest.raises(ConnectionResetError):
@@ -84,7 +84,7 @@ def test_a_request_whose_client_leaves_is_not_counted_for_ever(engine: Engine) -
 
 
 @pytest.mark.parametrize("scope", [{**CHAT, "path": "/metrics", "method": "GET"}, {**CHAT, "path": "/tokenize"}])
-def test_what_the_model_does_not_work_on_does_not_count(engine: Engine, scope: dict[str, str]) -> None:
+def test_other_paths_do_not_count(engine: Engine, scope: dict[str, str]) -> None:
     app = InFlight(engine)
     app.start(engine.registry)
     assert asked(engine, app, scope) == [0, 0, 0, 0]
@@ -98,7 +98,7 @@ def test_before_the_start_and_without_metrics_requests_pass(engine: Engine, monk
     assert asked(engine, app, CHAT)[4:] == [None] * 4
 
 
-def test_a_name_that_is_taken_costs_the_metric_and_no_request(engine: Engine) -> None:
+def test_a_taken_metric_name_costs_the_metric_not_the_request(engine: Engine) -> None:
     InFlight(engine).start(engine.registry)
     app = InFlight(engine)
     app.start(engine.registry)

@@ -1,4 +1,4 @@
-"""What is said of the model's place when the engine could not read it."""
+"""What a failure says about the model's files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from unit.runtime.harness import make_plan
 
-from vlm_runtime.model import about_model
+from vlm_runtime.sglang.failure import describe_model
 
 
 def said(*args: str) -> str:
-    return about_model(make_plan(engine={"args": list(args)}))
+    return describe_model(make_plan(engine={"args": list(args)}))
 
 
-def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_path(tmp_path: Path) -> None:
     assert said("--model-path", f"{tmp_path}/nowhere") == f"{tmp_path}/nowhere does not exist in the pod."
 
 
@@ -23,26 +23,26 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     [
         ([], "is an empty folder"),
         (["model.safetensors"], "has no config.json"),
-        (["config.json", "model.safetensors"], "is there, but is not complete or cannot be read"),
+        (["config.json", "model.safetensors"], "exists, but is incomplete or cannot be read"),
     ],
 )
-def test_a_folder_that_is_there(tmp_path: Path, files: list[str], state: str) -> None:
+def test_an_existing_folder(tmp_path: Path, files: list[str], state: str) -> None:
     for name in files:
         (tmp_path / name).touch()
     assert said(f"--model-path={tmp_path}") == f"{tmp_path} {state}."
 
 
-def test_a_file_in_the_folders_place(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "model").touch()
-    assert said("--model-path", f"{tmp_path}/model") == f"{tmp_path}/model is no folder."
+    assert said("--model-path", f"{tmp_path}/model") == f"{tmp_path}/model is not a folder."
 
 
 def test_a_name_on_the_hub_with_its_revision() -> None:
     assert (
         said("--model-path", "org/model", "--revision", "v2")
-        == "org/model (revision v2) could not be had from the hub."
+        == "org/model (revision v2) could not be downloaded from the hub."
     )
 
 
-def test_a_plan_that_names_no_model_says_nothing() -> None:
+def test_a_plan_without_a_model() -> None:
     assert said() == ""

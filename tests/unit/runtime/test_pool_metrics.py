@@ -1,4 +1,4 @@
-"""The image pool's metrics, from books as SGLang keeps them. No GPU here: the real classes are in tests/engine."""
+"""The feature pool's metrics from SGLang's allocator. No GPU here: the real classes are in tests/engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from vlm_runtime.sglang.pool import PoolMetrics, Usage, after_allocation, usage
+from vlm_runtime.sglang.inside.feature_pool_metrics import PoolMetrics, Usage, after_allocation, read_usage
 
 MIB = 1 << 20
 
@@ -37,45 +37,45 @@ def watched(pool: Any) -> tuple[PoolMetrics, CollectorRegistry]:
     return PoolMetrics(pool, registry), registry
 
 
-def test_a_stand_in_for_a_gpus_pool_tells_its_size_its_use_and_its_leases() -> None:
+def test_size_usage_and_leases_are_sampled() -> None:
     pool = Pool((MIB, 7 * MIB), (10 * MIB, 16 * MIB))
-    assert usage(pool) == Usage(size=3072 * MIB - 32 * 1024, used=12 * MIB, leases=2)
+    assert read_usage(pool) == Usage(size=3072 * MIB - 32 * 1024, used=12 * MIB, leases=2)
     metrics, registry = watched(pool)
-    metrics.look()
-    assert registry.get_sample_value("vlmserve_image_pool_size_bytes") == 3072 * MIB - 32 * 1024
-    assert registry.get_sample_value("vlmserve_image_pool_used_bytes") == 12 * MIB
-    assert registry.get_sample_value("vlmserve_image_pool_leases") == 2
+    metrics.sample()
+    assert registry.get_sample_value("vlmserve_feature_pool_size_bytes") == 3072 * MIB - 32 * 1024
+    assert registry.get_sample_value("vlmserve_feature_pool_used_bytes") == 12 * MIB
+    assert registry.get_sample_value("vlmserve_feature_pool_leases") == 2
 
 
-def test_the_peak_stays_when_images_have_left() -> None:
+def test_the_peak_stays_after_images_have_left() -> None:
     pool = Pool()
     metrics, registry = watched(pool)
     pool.set((MIB, 101 * MIB))
-    metrics.asked(pool, object())
+    metrics.count_allocation(pool, object())
     pool.set()
-    metrics.look()
-    assert registry.get_sample_value("vlmserve_image_pool_used_bytes") == 0
-    assert registry.get_sample_value("vlmserve_image_pool_peak_used_bytes") == 100 * MIB
+    metrics.sample()
+    assert registry.get_sample_value("vlmserve_feature_pool_used_bytes") == 0
+    assert registry.get_sample_value("vlmserve_feature_pool_peak_used_bytes") == 100 * MIB
 
 
-def test_what_found_no_room_is_counted_and_only_in_the_pool_of_images() -> None:
+def test_fallbacks_are_counted_in_the_feature_pool_only() -> None:
     pool, of_embeddings = Pool(), Pool()
     metrics, registry = watched(pool)
     after = after_allocation(metrics)
     assert after(None, pool, "tensor", use_pool_handle_cache=True) is None  # None: the result stays as it is
     after(None, of_embeddings, "tensor")
     after("proxy", pool, "tensor")
-    assert registry.get_sample_value("vlmserve_image_pool_fallbacks_total") == 1
+    assert registry.get_sample_value("vlmserve_feature_pool_fallbacks_total") == 1
 
 
-def test_a_pool_of_another_version_is_refused_before_anything_is_counted() -> None:
+def test_a_pool_of_another_release_creates_no_metrics() -> None:
     registry = CollectorRegistry()
     with pytest.raises(AttributeError):
         PoolMetrics(SimpleNamespace(occupied_chunks=[]), registry)
     assert list(registry.collect()) == []
 
 
-def test_an_error_of_ours_costs_one_line_and_no_allocation(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_costs_one_line_and_no_allocation(caplog: pytest.LogCaptureFixture) -> None:
     pool = Pool()
     metrics, _ = watched(pool)
     after = after_allocation(metrics)
@@ -84,4 +84,4 @@ def test_an_error_of_ours_costs_one_line_and_no_allocation(caplog: pytest.LogCap
         after("proxy", pool)
         after("proxy", pool)
     assert len(caplog.records) == 1
-    assert "no metrics of the image pool's allocations" in caplog.text
+    assert "no metrics of the feature pool's allocations" in caplog.text

@@ -1,4 +1,4 @@
-"""The plugin in the process that serves HTTP: what it changes, when, and that it stays light."""
+"""The plugin in the process that serves HTTP: what it changes, and when."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from vlm_runtime.sglang import images, serving
-from vlm_runtime.sglang.harmless import Harmless
-from vlm_runtime.sglang.serving import OnceStarted
+from vlm_runtime.sglang.inside import image_metrics as images
+from vlm_runtime.sglang.inside import serving
+from vlm_runtime.sglang.inside.failsafe import FailSafe
+from vlm_runtime.sglang.inside.serving import OnStartup
 
 
-def test_without_being_asked_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_port_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLMSERVE_GUARD_PORT", raising=False)
     # uvicorn is not installed here: had it been asked for, this would raise.
     serving.install()
 
 
-@pytest.mark.parametrize("module", ["serving", "vision", "cpu"])
-def test_what_the_engine_loads_before_its_settings_are_resolved_imports_nothing_of_weight(module: str) -> None:
+@pytest.mark.parametrize("module", ["serving", "vision_timer", "cpu"])
+def test_the_plugins_import_no_heavy_module_early(module: str) -> None:
     # prometheus_client chooses its mode when it is imported: imported by a plugin, it would lose the engine's metrics.
-    code = f"import sys, vlm_runtime.sglang.{module}; print(*sorted(m.partition('.')[0] for m in sys.modules))"
+    code = f"import sys, vlm_runtime.sglang.inside.{module}; print(*sorted(m.partition('.')[0] for m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"prometheus_client", "pydantic", "uvicorn", "sglang", "torch", "pynvml"} & set(loaded)
 
@@ -49,23 +50,18 @@ def test_it_acts_once_the_engine_has_started_and_before_the_first_request() -> N
         await send({"type": "lifespan.startup.complete"})
         await send({"type": "lifespan.shutdown.complete"})
 
-    app = OnceStarted(engine, lambda: order.append("counting starts"))
+    app = OnStartup(engine, lambda: order.append("counting starts"))
     assert lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert order == ["engine starts", "counting starts"]
 
 
-def test_an_engine_that_does_not_start_is_left_alone() -> None:
+def test_an_engine_that_does_not_start_is_not_hooked() -> None:
     async def engine(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "lifespan.startup.failed"})
 
     order: list[str] = []
-    assert lifespan(OnceStarted(engine, lambda: order.append("counting"))) == ["lifespan.startup.failed"]
+    assert lifespan(OnStartup(engine, lambda: order.append("counting"))) == ["lifespan.startup.failed"]
     assert order == []
-
-
-def test_what_the_engine_keeps_on_its_application_is_found_through_ours() -> None:
-    app = SimpleNamespace(is_single_tokenizer_mode=True)
-    assert serving.behind_ours(app).is_single_tokenizer_mode is True  # type: ignore[arg-type]
 
 
 class TestCountingStarts:
@@ -81,21 +77,21 @@ class TestCountingStarts:
         module.get_global_state = lambda: state  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
 
-    def test_a_version_that_is_built_otherwise_costs_two_lines(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_an_unknown_release_costs_two_lines(self, caplog: pytest.LogCaptureFixture) -> None:
         images.count_images()
         assert [r.message.partition(":")[2] for r in caplog.records] == [
             " no metrics of images: KeyError: 'sglang.srt.entrypoints.http_server'",
-            " no metrics of the image pool: KeyError: 'sglang.srt.entrypoints.http_server'",
+            " no metrics of the feature pool: KeyError: 'sglang.srt.entrypoints.http_server'",
         ]
 
-    def test_a_model_without_images_is_no_surprise(
+    def test_a_model_without_images_logs_nothing(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         self.engine(monkeypatch, SimpleNamespace(tokenizer_manager=SimpleNamespace(mm_processor=None)))
         images.count_images()
         assert caplog.records == []
 
-    def test_an_engine_without_metrics_is_left_alone(
+    def test_without_metrics_nothing_is_hooked(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR")
@@ -103,14 +99,14 @@ class TestCountingStarts:
         assert caplog.records == []
 
 
-def test_after_its_first_error_ours_is_never_called_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_its_first_error_our_code_is_never_called_again(caplog: pytest.LogCaptureFixture) -> None:
     calls: list[int] = []
 
     def broken() -> None:
         calls.append(1)
         raise LookupError("gone")
 
-    harmless = Harmless("images")
+    fail_safe = FailSafe("images")
     with caplog.at_level(logging.WARNING):
-        assert [harmless(broken) for _ in range(3)] == [None] * 3
+        assert [fail_safe(broken) for _ in range(3)] == [None] * 3
     assert len(calls) == len(caplog.records) == 1

@@ -1,4 +1,4 @@
-"""How long the vision tower takes, with a stand-in for PyTorch."""
+"""Duration of the vision tower, with a stand-in for PyTorch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from vlm_runtime.sglang.vision import VisionTimer, around_encoding, install
+from vlm_runtime.sglang.inside.vision_timer import VisionTimer, around_encoding, install
 
 
 class Event:
@@ -62,13 +62,13 @@ class Run:
         return self.registry.get_sample_value(f"vlmserve_vision_{name}")
 
 
-def test_on_the_cpu_a_batch_is_timed_when_it_is_over() -> None:
+def test_on_the_cpu_a_batch_is_timed_directly() -> None:
     run = Run(torch(gpu=False))
     run.encode(3)
     assert (run.value("encode_seconds_count"), run.value("encoded_images_total")) == (1, 3)
 
 
-def test_a_stand_in_for_a_gpu_is_timed_by_its_own_clock_without_waiting() -> None:
+def test_on_a_gpu_events_are_read_without_waiting() -> None:
     run = Run(torch(gpu=True))
     Event.over = False
     run.encode(1, seconds=0.5)
@@ -80,7 +80,7 @@ def test_a_stand_in_for_a_gpu_is_timed_by_its_own_clock_without_waiting() -> Non
     assert run.value("encoded_images_total") == 3
 
 
-def test_what_never_ends_on_the_gpu_is_kept_in_bounded_memory() -> None:
+def test_pending_events_are_bounded() -> None:
     run = Run(torch(gpu=True))
     Event.over = False
     for _ in range(1000):
@@ -90,14 +90,14 @@ def test_what_never_ends_on_the_gpu_is_kept_in_bounded_memory() -> None:
     assert run.value("encode_seconds_count") == 64
 
 
-def test_while_a_graph_is_captured_nothing_is_recorded() -> None:
+def test_nothing_is_recorded_during_graph_capture() -> None:
     run = Run(torch(gpu=True, capturing=True))
     run.encode(1)
     assert run.value("encode_seconds_count") == 0
 
 
 @pytest.mark.parametrize(("rank", "counts"), [(0, True), (None, True), (1, False)])
-def test_only_the_first_rank_counts_so_that_nothing_counts_twice(rank: int | None, counts: bool) -> None:
+def test_only_the_first_rank_counts(rank: int | None, counts: bool) -> None:
     run = Run(torch(gpu=False, rank=rank))
     run.encode(2)
     assert run.value("encoded_images_total") == (2 if counts else None)
@@ -109,7 +109,7 @@ def test_an_item_may_hold_several_images() -> None:
     assert run.value("encoded_images_total") == 3
 
 
-def test_an_error_of_the_vision_tower_is_the_engines() -> None:
+def test_an_error_of_the_vision_tower_stays_the_engines() -> None:
     def broken(model: object, items: list[Any]) -> None:
         raise RuntimeError("CUDA out of memory")
 

@@ -1,4 +1,4 @@
-"""An engine that runs on without one of its workers, one that is busy, and one that hangs."""
+"""From the engine's start to readiness, and what takes a pod out of service. Hangs in detail: ``test_hang``."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from unit.runtime.harness import make_plan
 
 from vlm_api.report import Failure
-from vlm_runtime.client import Answer, EngineUnreachable
-from vlm_runtime.hang import Patience
-from vlm_runtime.processes import Worker, is_alive, workers
-from vlm_runtime.state import RuntimeState
-from vlm_runtime.watcher import Pace, Watcher
+from vlm_runtime.probe.stall import StallLimits
+from vlm_runtime.probe.watcher import REFUSALS_UNTIL_FAILURE, Pace, Watcher
+from vlm_runtime.report.state import RuntimeState
+from vlm_runtime.sglang.client import Answer, EngineUnreachable
+from vlm_runtime.sglang.processes import WorkerProcess, is_alive, worker_processes
 
-PACE = Pace(
-    start_poll=0.01, serving_poll=0.02, worker_grace=0.3, count_images=0.1, patience=Patience(idle=0.6, busy=1.8)
-)
+NO_PID = 1 << 30
+PACE = Pace(start_poll=0.01, retry=0.01, serving_poll=0.01, worker_grace=0.2, count_images=0.02)
 
 
 class Engine:
@@ -32,13 +32,12 @@ class Engine:
     has_ready = True
 
     def __init__(self) -> None:
-        self.pulse = True
-        self.question_is_answered = False
+        self.alive = True
+        self.answers_a_token = False
+        self.tokens_requested = 0
         self.healthy: bool | None = True
-        self.questions = 0
-        self.in_flight: int | None = None
-        self.tokens = 0
         self.serving: list[Answer | EngineUnreachable] = []
+        self.chats: list[Answer] = []
         self.images: tuple[int, int] | None = None
         self.infos: list[object] = []
 
@@ -48,8 +47,11 @@ class Engine:
             raise answer
         return answer
 
-    def ask_about_image(self, model: str, width: int, height: int, *, timeout_seconds: float) -> Answer:
-        return Answer(200, b'{"choices": [1]}')
+    def chat(self, model: str, content: object, *, timeout_seconds: float) -> Answer:
+        return self.chats.pop(0) if self.chats else Answer(200, b'{"choices": [1]}')
+
+    def understands_images(self) -> bool | None:
+        return None
 
     def server_info(self) -> dict[str, object]:
         info = self.infos.pop(0) if self.infos else {"version": "0.5.23"}
@@ -57,19 +59,17 @@ class Engine:
             raise info
         return info  # type: ignore[return-value]
 
-    def has_pulse(self, timeout_seconds: float) -> bool:
-        return self.pulse
+    def is_alive(self, timeout_seconds: float) -> bool:
+        return self.alive
 
     def computes(self) -> bool:
-        self.questions += 1
-        return self.question_is_answered
+        self.tokens_requested += 1
+        return self.answers_a_token
 
     def calls_itself_healthy(self) -> bool | None:
         return self.healthy
 
     def metrics(self) -> bytes:
-        if self.in_flight is not None:
-            return b"sglang:num_running_reqs %d\nsglang:realtime_tokens_total %d\n" % (self.in_flight, self.tokens)
         if self.images is None:
             raise EngineUnreachable("/metrics/: TimeoutError")
         return b"vlmserve_images_received_total %d.0\nvlmserve_images_repeated_total %d.0\n" % self.images
@@ -78,273 +78,174 @@ class Engine:
 class Run:
     """A watcher at work."""
 
-    def __init__(self, engine: Engine, pid: int) -> None:
+    def __init__(self, engine: Engine, pid: int = NO_PID, idle: float = 600) -> None:
         self.state = RuntimeState("abc", 60)
         self.failures: list[Failure] = []
-        self.said: list[str] = []
+        self.logged: list[str] = []
         watcher = Watcher(
             make_plan(),
-            engine,
+            engine,  # type: ignore[arg-type]
             self.state,
-            is_head=True,
-            say=self.said.append,
+            is_leader=True,
+            log=self.logged.append,
             on_failure=self.failures.append,
-            pace=PACE,
-        )  # type: ignore[arg-type]
+            pace=replace(PACE, stall_limits=StallLimits(idle, 2 * idle)),
+        )
         threading.Thread(target=watcher.run, args=(pid,), daemon=True).start()
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while not holds():
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.01)
+            assert time.monotonic() < deadline, self.logged
+            time.sleep(0.005)
+
+    def wait_ready(self) -> None:
+        self.wait_for(lambda: self.state.readiness_probe().ok)
+
+    def failure(self) -> Failure:
+        self.wait_for(lambda: bool(self.failures))
+        return self.failures[0]
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    """An engine's main process with one worker, which does not notice when that dies."""
-    shell = "exec -a sglang::scheduler sleep 60 & echo $!; exec sleep 60"
-    with subprocess.Popen(["bash", "-c", shell], stdout=subprocess.PIPE, start_new_session=True) as main:
-        assert main.stdout is not None
-        main.stdout.readline()
-        yield main
+def process() -> Iterator[int]:
+    """An engine's main process with one worker process, whose death it does not notice."""
+    shell = "exec -a sglang::scheduler sleep 60 & exec sleep 60"
+    with subprocess.Popen(["bash", "-c", shell], start_new_session=True) as main:
+        deadline = time.monotonic() + 30
+        while not worker_processes(main.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield main.pid
         os.killpg(main.pid, signal.SIGKILL)
 
 
-def test_workers_are_found_by_the_titles_that_the_engine_gives_them(process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 5
-    while not (found := workers(process.pid)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    (worker,) = found
-    assert worker.title == "sglang::scheduler"
-    assert is_alive(worker)
-    subprocess.run(["kill", "-9", str(worker.pid)], check=True)
-    while is_alive(worker):  # a zombie: its parent never looks
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_a_process_that_cannot_be_looked_at_counts_as_alive(tmp_path: Path) -> None:
-    """Else a lack of files on the runtime's side would end an engine that serves."""
+def test_a_process_that_cannot_be_read_counts_as_alive(tmp_path: Path) -> None:
+    """Otherwise a lack of file descriptors in the runtime would end an engine that serves."""
     (tmp_path / "7").mkdir()
-    assert is_alive(Worker(7, 1, "sglang::scheduler"), tmp_path)
-    assert not is_alive(Worker(8, 1, "sglang::scheduler"), tmp_path)
+    assert is_alive(WorkerProcess(7, 1, "sglang::scheduler"), tmp_path)
+    assert not is_alive(WorkerProcess(8, 1, "sglang::scheduler"), tmp_path)
 
 
-def test_an_engine_that_lives_on_without_its_scheduler_is_lost_after_the_grace(
-    process: subprocess.Popen[bytes],
-) -> None:
-    deadline = time.monotonic() + 5
-    while not (found := workers(process.pid)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    run = Run(Engine(), process.pid)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    time.sleep(0.2)
+def test_an_engine_that_lives_on_without_its_scheduler_fails_after_the_grace(process: int) -> None:
+    (worker,) = worker_processes(process)
+    assert worker.title == "sglang::scheduler"
+    run = Run(Engine(), process)
+    run.wait_ready()
     killed = time.monotonic()
-    subprocess.run(["kill", "-9", str(found[0].pid)], check=True)
-    run.wait_for(lambda: bool(run.failures))
+    os.kill(worker.pid, signal.SIGKILL)  # a zombie from now on
+    assert run.failure().reason == "SchedulerDied"
+    assert "sglang::scheduler" in run.failure().message
     assert time.monotonic() - killed >= PACE.worker_grace
-    assert run.failures[0].reason == "SchedulerDied"
-    assert "sglang::scheduler" in run.failures[0].message
 
 
-def test_one_missed_answer_takes_no_pod_out_of_service() -> None:
+def test_a_silent_engine_gets_no_requests_and_then_counts_as_hung(process: int) -> None:
     engine = Engine()
-    run = Run(engine, 1 << 30)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    engine.serving = [EngineUnreachable("/ready: TimeoutError"), Answer(503, b"busy")]
+    run = Run(engine, process, idle=1.0)
+    run.wait_ready()
+    engine.alive = False
+    run.wait_for(lambda: not run.state.readiness_probe().ok)
+    assert run.failure().reason == "EngineHung"
+    assert any("not serving: the engine's schedulers have not answered" in line for line in run.logged)
+
+
+def test_two_missed_answers_do_not_take_a_pod_out_of_service() -> None:
+    engine = Engine()
+    run = Run(engine)
+    run.wait_ready()
+    engine.serving = [EngineUnreachable("/ready: TimeoutError"), Answer(503, b"busy"), Answer(200, b"")]
     run.wait_for(lambda: not engine.serving)
-    time.sleep(0.1)
     assert run.state.readiness_probe().ok
-    assert not any("not serving" in line for line in run.said)
+    assert not any("not serving" in line for line in run.logged)
 
 
-def test_an_engine_that_keeps_silent_takes_no_requests_until_it_answers_again() -> None:
+def test_a_paused_engine_gets_no_requests_until_it_resumes() -> None:
     engine = Engine()
-    run = Run(engine, 1 << 30)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    engine.serving = [Answer(503, b"paused")] * 20
+    run = Run(engine)
+    run.wait_ready()
+    engine.serving = [Answer(503, b"paused")] * 100
     run.wait_for(lambda: not run.state.readiness_probe().ok)
     assert "503: paused" in run.state.readiness_probe().reason
     assert run.state.liveness_probe().ok
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    assert "serving again" in run.said
+    run.wait_ready()
+    run.wait_for(lambda: "serving again" in run.logged)
+    assert run.failures == []
+    assert engine.tokens_requested == 0  # none would come
+
+
+@pytest.mark.parametrize("healthy", [False, None], ids=["0.5.23", "before"])
+def test_an_unhealthy_engine_is_healed_at_most_once_a_minute(healthy: bool | None) -> None:
+    engine = Engine()
+    run = Run(engine)
+    run.wait_ready()
+    engine.healthy, engine.answers_a_token = healthy, True
+    engine.serving = [Answer(503, b"")] * 30
+    run.wait_for(lambda: not engine.serving)
+    assert engine.tokens_requested == 1
+    assert any("it answers again" in line for line in run.logged)
     assert run.failures == []
 
 
-def test_images_are_counted_from_the_moment_that_the_pod_serves() -> None:
+def test_images_are_counted_from_readiness_on() -> None:
     engine = Engine()
-    engine.images = (2, 1)  # the engine's warm-up, and the runtime's own question
-    run = Run(engine, 1 << 30)
+    engine.images = (2, 1)  # the engine's warm-up, and the runtime's own image
+    run = Run(engine)
     run.wait_for(lambda: run.state.report().images is not None)
     engine.images = (12, 4)
-    run.wait_for(lambda: (seen := run.state.report().images) is not None and seen.received > 0)
-    seen = run.state.report().images
-    assert seen is not None
-    assert (seen.received, seen.repeated) == (10, 3)
+    run.wait_for(lambda: (counts := run.state.report().images) is not None and counts.received > 0)
+    counts = run.state.report().images
+    assert counts is not None
+    assert (counts.received, counts.repeated) == (10, 3)
 
 
-def test_an_engine_that_does_not_tell_its_metrics_serves_on() -> None:
-    run = Run(Engine(), 1 << 30)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    time.sleep(0.3)
-    assert run.state.readiness_probe().ok
-    assert run.state.report().images is None
-
-
-def worker_of(process: subprocess.Popen[bytes]) -> int:
-    deadline = time.monotonic() + 5
-    while not (found := workers(process.pid)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found[0].pid
-
-
-def test_a_silent_engine_takes_no_requests_and_is_ended_with_the_time_it_had(process: subprocess.Popen[bytes]) -> None:
-    worker_of(process)
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"no images here", "ConfigurationError"),
+        (b"Model only supports text input; received unsupported content type 'image_url'.", "ImageNotSeen"),
+    ],
+)
+def test_an_engine_that_refuses_the_image_fails(body: bytes, reason: str) -> None:
     engine = Engine()
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    silent = time.monotonic()
-    engine.pulse = False
-    run.wait_for(lambda: not run.state.readiness_probe().ok)
-    assert any("not serving: the engine's schedulers have answered nothing" in line for line in run.said)
-    run.wait_for(lambda: bool(run.failures))
-    assert time.monotonic() - silent >= 0.6
-    assert run.failures[0].reason == "EngineHung"
-    assert "used 0.0 s of CPU" in run.failures[0].message
+    engine.chats = [Answer(503, b"busy"), *[Answer(400, body)] * REFUSALS_UNTIL_FAILURE]
+    run = Run(engine)
+    assert run.failure().reason == reason
+    assert "64 x 64 pixels with 400" in run.failure().message
 
 
-def test_a_server_that_hangs_is_told_from_its_schedulers(process: subprocess.Popen[bytes]) -> None:
-    worker_of(process)
+def test_an_engine_that_ignores_the_image_fails() -> None:
     engine = Engine()
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    engine.pulse, engine.question_is_answered = False, True  # which is not asked: it would wait for the server
-    engine.serving = [EngineUnreachable("/ready: TimeoutError")] * 10_000
-    run.wait_for(lambda: bool(run.failures))
-    assert run.failures[0].reason == "EngineHung"
-    assert "The engine's server has answered nothing" in run.failures[0].message
+    engine.chats = [Answer(200, b'{"choices": [1], "usage": {"prompt_tokens": %d}}' % tokens) for tokens in (15, 14)]
+    run = Run(engine)
+    assert run.failure().reason == "ImageNotSeen"
+    assert not run.state.was_ready
 
 
-def test_an_engine_that_computes_is_given_the_time_of_a_whole_start(process: subprocess.Popen[bytes]) -> None:
-    shell = "exec -a sglang::scheduler sh -c 'while :; do :; done' & wait"
-    with subprocess.Popen(["bash", "-c", shell], start_new_session=True) as busy:
-        try:
-            worker = worker_of(busy)
-            engine = Engine()
-            run = Run(engine, busy.pid)
-            run.wait_for(lambda: run.state.readiness_probe().ok)
-            silent = time.monotonic()
-            engine.pulse = False
-            run.wait_for(lambda: bool(run.failures))
-            assert time.monotonic() - silent >= 1.8
-        finally:
-            os.kill(worker, signal.SIGKILL)
-
-
-def test_requests_that_no_token_comes_for_are_a_hang_though_the_engine_answers(
-    process: subprocess.Popen[bytes],
-) -> None:
-    worker_of(process)
-    engine = Engine()
-    engine.in_flight = 3
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: bool(run.failures))
-    assert run.failures[0].reason == "EngineHung"
-    assert "Requests run or wait" in run.failures[0].message
-
-
-def test_requests_that_tokens_come_for_are_none(process: subprocess.Popen[bytes]) -> None:
-    worker_of(process)
-    engine = Engine()
-    engine.in_flight = 3
-    run = Run(engine, process.pid)
-    until = time.monotonic() + 2.0
-    while time.monotonic() < until:
-        engine.tokens += 1
-        time.sleep(0.05)
-    assert run.failures == []
-
-
-def test_a_question_that_is_answered_after_all_clears_the_engine(process: subprocess.Popen[bytes]) -> None:
-    """A gauge that stands still with a request that is long gone."""
-    worker_of(process)
-    engine = Engine()
-    engine.in_flight, engine.question_is_answered = 1, True
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: any("no hang" in line for line in run.said))
-    assert run.failures == []
-    assert run.state.readiness_probe().ok
-
-
-def test_a_paused_engine_is_left_alone(process: subprocess.Popen[bytes]) -> None:
-    worker_of(process)
-    engine = Engine()
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    engine.in_flight = 3
-    engine.serving = [Answer(503, b"")] * 1000
-    time.sleep(1.5)
-    assert run.failures == []
-    assert engine.questions == 0  # which nothing would answer
-
-
-@pytest.mark.parametrize("told", [False, None], ids=["0.5.23", "before"])
-def test_an_unhealthy_engine_is_asked_to_look_again_and_not_more_than_once_a_minute(
-    process: subprocess.Popen[bytes], told: bool | None
-) -> None:
-    worker_of(process)
-    engine = Engine()
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    engine.healthy, engine.question_is_answered = told, True
-    engine.serving = [Answer(503, b"")] * 1000
-    run.wait_for(lambda: any("it answers again" in line for line in run.said))
-    time.sleep(1.0)  # several pulses
-    assert engine.questions == 1
-    assert run.failures == []
-
-
-def test_an_unhealthy_engine_that_no_token_comes_from_is_ended(process: subprocess.Popen[bytes]) -> None:
-    worker_of(process)
-    engine = Engine()
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    engine.healthy, engine.in_flight = False, 3
-    engine.serving = [Answer(503, b"")] * 1000
-    run.wait_for(lambda: bool(run.failures))
-    assert run.failures[0].reason == "EngineHung"
-
-
-def test_a_fault_of_the_runtime_leaves_no_engine_unwatched(process: subprocess.Popen[bytes]) -> None:
-    worker_of(process)
+def test_an_internal_error_does_not_leave_an_engine_unwatched() -> None:
     engine = Engine()
     engine.server_info = None  # type: ignore[method-assign, assignment]
-    run = Run(engine, process.pid)
-    run.wait_for(lambda: any("TypeError" in line for line in run.said))
+    run = Run(engine)
+    run.wait_for(lambda: any("TypeError" in line for line in run.logged))
     del engine.server_info
-    run.wait_for(lambda: run.state.readiness_probe().ok)
+    run.wait_ready()
     assert run.failures == []
 
 
-def test_a_pod_is_ready_only_after_its_engine_was_asked_what_it_uses() -> None:
+def test_a_pod_is_ready_only_after_its_settings_were_compared() -> None:
     engine = Engine()
     engine.infos = [EngineUnreachable("/server_info: TimeoutError"), ValueError("/server_info answered 503")]
-    run = Run(engine, 1 << 30)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    assert run.state.report().asked
-    assert run.said.index("the engine did not say what it uses: /server_info answered 503") < next(
-        number for number, line in enumerate(run.said) if line.startswith("ready after")
-    )
+    run = Run(engine)
+    run.wait_for(lambda: any(line.startswith("ready after") for line in run.logged))
+    assert run.state.report().settings_read
+    assert "the engine did not report its settings: /server_info answered 503" in run.logged
 
 
-def test_an_engine_that_cannot_say_what_it_uses_serves_all_the_same_and_is_asked_again() -> None:
+def test_an_engine_that_cannot_report_its_settings_serves_and_is_asked_again() -> None:
     engine = Engine()
     engine.infos = [EngineUnreachable("/server_info: TimeoutError"), ["no", "object"], ValueError("x"), ValueError("y")]
     engine.images = (2, 1)
-    run = Run(engine, 1 << 30)
-    run.wait_for(lambda: run.state.readiness_probe().ok)
-    run.wait_for(lambda: run.state.report().asked)
-    assert any("cannot be read: " in line for line in run.said)
+    run = Run(engine)
+    run.wait_ready()
+    run.wait_for(lambda: run.state.report().settings_read)
+    assert any("cannot be read: " in line for line in run.logged)
     assert run.failures == []

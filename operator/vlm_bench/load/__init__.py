@@ -1,0 +1,1 @@
+"""The load: its requests, its targets and its Job."""

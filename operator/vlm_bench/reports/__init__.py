@@ -1,0 +1,1 @@
+"""Reports for the terminal and as HTML pages, and plots."""

@@ -1,0 +1,1 @@
+"""What the rounds of a measurement show."""

@@ -1,0 +1,1 @@
+"""The same service with one setting changed."""

@@ -1,0 +1,105 @@
+"""``kubectl vlm explain`` and ``kubectl vlm status``: a VLMService in the cluster."""
+
+import argparse
+from datetime import datetime, timezone
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from vlm_api.problems import problems
+from vlm_api.status import Effective, ImagesInTraffic, PlanStatus, VLMService, VLMServiceStatus
+from vlm_operator.cli.cluster import connect
+from vlm_operator.cli.console import INDENT, format_mib, format_value, heading, make_console, pairs
+from vlm_operator.cli.plan_table import InForce, print_findings, print_plan
+from vlm_operator.cli.status_table import print_status
+from vlm_operator.documents import Document
+from vlm_operator.errors import ClusterError
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Prints the current plan beside the values that the running engine reports."""
+    raw = connect(options).service(options.name)
+    service, status = read(raw)
+    if status is None or status.plan is None or status.plan.engine is None:
+        raise ClusterError(f"{options.name} has no plan yet: see `kubectl vlm status {options.name}`")
+    console = make_console()
+    print_plan(console, service, status.plan, None if status.effective is None else _in_force(status.effective))
+    images = status.effective.images if status.effective is not None else None
+    if images is not None:
+        _print_images(console, images)
+    _print_effective(console, status.effective, status.plan)
+    return 0
+
+
+def status(options: argparse.Namespace) -> int:
+    """Prints conditions, start-up, pods and the next step."""
+    connection = connect(options)
+    service, current = read(connection.service(options.name))
+    print_status(make_console(), service, current, connection.pods(options.name), datetime.now(timezone.utc))
+    return 0
+
+
+def read(raw: Document) -> tuple[VLMService, VLMServiceStatus | None]:
+    """The service and its status, without status fields of a newer operator.
+
+    Raises ClusterError for a spec that this version does not understand.
+    """
+    try:
+        service = VLMService.model_validate({k: v for k, v in raw.items() if k != "status"})
+        status = VLMServiceStatus.model_validate(raw["status"], extra="ignore") if raw.get("status") else None
+    except ValidationError as error:
+        lines = "; ".join(str(p) for p in problems(error, VLMService))
+        raise ClusterError(
+            f"cannot read {raw['metadata']['name']}: {lines}; update kubectl-vlm if the operator is newer"
+        ) from error
+    return service, status
+
+
+def _in_force(effective: Effective) -> InForce:
+    different = {str(s["name"]): s.get("effective") for s in (*effective.settings, *effective.engine_defaults)}
+    return InForce(different, frozenset(effective.not_reported))
+
+
+def _print_images(console: Console, images: ImagesInTraffic) -> None:
+    """Prints how often images repeat in the traffic."""
+    console.print(heading("Images in the last hour"))
+    shares = [("declared", images.declared), ("repeated", f"about {images.repeated_percent}%")]
+    console.print(pairs([*shares]))
+    if images.finding is not None:
+        print_findings(console, [images.finding])
+
+
+def _print_effective(console: Console, effective: Effective | None, plan: PlanStatus) -> None:
+    """Prints whether the planned values are in force."""
+    if effective is not None:
+        _print_pool(console, effective.feature_pool_mib, plan)
+    console.print()
+    if effective is None:
+        console.print(Text("No engine has reported yet: these are the planned values.", style="yellow"))
+        return
+    for entry in effective.engine_defaults:
+        expected, chosen = format_value(entry.get("expected")), format_value(entry.get("effective"))
+        choice = f"{entry['name']}: expected {expected}, the engine chose {chosen}"
+        console.print(Text(f"Engine default in pod {effective.pod}: {choice}", style="yellow"))
+    if effective.not_reported:
+        console.print(Text(f"Not reported by the engine: {', '.join(effective.not_reported)}", style="dim"))
+    if effective.agrees:
+        what = "reported value matches" if effective.not_reported else "value matches"
+        console.print(Text(f"Every {what} the plan (pod {effective.pod}).", style="green"))
+        return
+    console.print(Text(f"The engine in pod {effective.pod} uses different values than planned:", style="bold red"))
+    for entry in effective.settings:
+        values = f"planned {format_value(entry.get('planned'))}, in force {format_value(entry.get('effective'))}"
+        console.print(f"{INDENT}{entry['name']}: {values}")
+
+
+def _print_pool(console: Console, actual_mib: int | None, plan: PlanStatus) -> None:
+    planned = plan.memory.feature_pool_mib if plan.memory is not None else None
+    if planned is not None or actual_mib is not None:
+        rows = [
+            ("planned", format_mib(planned) if planned is not None else "none"),
+            ("in force", format_mib(actual_mib)),
+        ]
+        console.print(heading("Feature pool"))
+        console.print(pairs([*rows]))

@@ -1,0 +1,1 @@
+"""The process: lease, watches, queue, workers, health."""

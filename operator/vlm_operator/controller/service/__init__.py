@@ -1,0 +1,1 @@
+"""One reconcile of one service."""

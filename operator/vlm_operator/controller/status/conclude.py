@@ -1,0 +1,130 @@
+"""From an observation to the status. Pure: the time comes from outside."""
+
+from collections.abc import Mapping
+
+from vlm_api import reasons
+from vlm_api.bounds import cut, harmless
+from vlm_api.names import ENGINE_PORT
+from vlm_api.plan import ServingPlan
+from vlm_api.reasons import Conditions
+from vlm_api.status import MAX_MESSAGE, Condition, PlanStatus, VLMService, VLMServiceStatus
+from vlm_operator.controller.status.conditions import badness, judge
+from vlm_operator.controller.status.effectiveness import effective
+from vlm_operator.controller.status.observation import FALSE, TRUE, Observation, PoolObservation, Verdict
+from vlm_operator.controller.status.startup_progress import startup
+from vlm_operator.manifests import engine_scheme
+from vlm_operator.manifests.names import serving_labels
+
+
+def conclude(
+    service: VLMService, observation: Observation, previous: VLMServiceStatus | None, now: str
+) -> VLMServiceStatus:
+    """The whole status.
+
+    ``now`` is RFC 3339 in UTC; it is used only if a condition's status changes, and for the age of a start.
+    """
+    before = {c.type: c for c in previous.conditions} if previous else {}
+    generation = service.metadata.get("generation")
+    verdicts = verdicts_of(observation, before)
+    shown, counted = observation.shown, [p.replicas for p in observation.serving]
+    inspection = shown.inspection
+    return VLMServiceStatus(
+        observed_generation=generation,
+        conditions=[_condition(name, verdict, before.get(name), generation, now) for name, verdict in verdicts.items()],
+        desired_replicas=sum(p.desired_replicas for p in observation.serving),
+        replicas=sum(r.present for r in counted),
+        ready_replicas=sum(r.ready for r in counted),
+        updated_replicas=sum(r.updated for r in counted if r.settled),
+        available_replicas=sum(r.available for r in counted),
+        selector=_selector(service, shown),
+        url=_url(service, shown.plan, previous),
+        # Without a plan of the current spec, the previous one is still what the pods run.
+        plan=_plan(shown.plan) or (previous.plan if previous else None),
+        model=inspection if inspection and inspection.digest else None,
+        startup=startup(shown, now),
+        effective=effective(shown, previous.effective if previous else None),
+        benchmark=previous.benchmark if previous else None,
+    )
+
+
+def at_fault(previous: VLMServiceStatus | None, generation: int | None, where: str, now: str) -> VLMServiceStatus:
+    """The status if the operator cannot finish for a fault of its own: Ready is False, all else is what was last known.
+
+    ``where`` names the fault, without values of the spec, which may be secret.
+    """
+    message = (
+        f"the operator has a fault, {where}, and cannot finish its work on this service: pods stay as they are, and it is tried "
+        "again; report the fault with the operator's log, and undo the last change of the spec if that brought it"
+    )
+    before = {c.type: c for c in previous.conditions} if previous else {}
+    verdict = Verdict(FALSE, reasons.OPERATOR_FAULT, message)
+    ready = _condition(Conditions.READY, verdict, before.pop(Conditions.READY, None), generation, now)
+    changed = {"observed_generation": generation, "conditions": [ready, *before.values()]}
+    return (previous or VLMServiceStatus()).model_copy(update=changed)
+
+
+def verdicts_of(observation: Observation, before: Mapping[str, Condition]) -> dict[str, Verdict]:
+    """The service's conditions by type: of each, that of its worst pool, which the message names if there are several.
+
+    Available is True while one pool that serves is. ``before`` are the previous conditions by type.
+    """
+    judged = {pool.name: judge(pool, before) for pool in observation.judged}
+    names = dict.fromkeys(name for verdicts in judged.values() for name in verdicts)
+    folded = {}
+    for name in names:
+        of_pools = [(pool, verdicts[name]) for pool, verdicts in judged.items() if name in verdicts]
+        folded[name] = _worst(name, of_pools)
+    serving = {pool.name for pool in observation.serving}
+    for pool, verdicts in judged.items():
+        if pool in serving and verdicts[Conditions.AVAILABLE].status is TRUE:
+            folded[Conditions.AVAILABLE] = _named(pool, verdicts[Conditions.AVAILABLE], several=len(judged) > 1)
+            break
+    return folded
+
+
+def _worst(condition: str, verdicts: list[tuple[str, Verdict]]) -> Verdict:
+    pool, worst = min(verdicts, key=lambda of: badness(condition, of[1]))
+    return _named(pool, worst, several=any(verdict != worst for _, verdict in verdicts))
+
+
+def _named(pool: str, verdict: Verdict, *, several: bool) -> Verdict:
+    return verdict._replace(message=f"pool {pool}: {verdict.message}") if several else verdict
+
+
+def _condition(name: str, verdict: Verdict, before: Condition | None, generation: int | None, now: str) -> Condition:
+    kept = before is not None and before.status is verdict.status
+    return Condition(
+        type=name,
+        status=verdict.status,
+        reason=verdict.reason,
+        message=cut(harmless(verdict.message), MAX_MESSAGE),
+        last_transition_time=before.last_transition_time if kept and before else now,
+        observed_generation=generation,
+    )
+
+
+def _selector(service: VLMService, pool: PoolObservation) -> str:
+    labels = serving_labels(service.name, grouped=pool.plan is not None and pool.plan.resources.pods > 1)
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def _url(service: VLMService, plan: ServingPlan | None, previous: VLMServiceStatus | None) -> str:
+    if (plan is None or plan.errors) and previous and previous.url:
+        return previous.url
+    scheme = engine_scheme(plan) if plan else "http"
+    return f"{scheme}://{service.name}.{service.namespace}.svc:{ENGINE_PORT}/v1"
+
+
+def _plan(plan: ServingPlan | None) -> PlanStatus | None:
+    if plan is None:
+        return None
+    return PlanStatus(
+        hash=plan.hash,
+        spec_digest=plan.spec_digest,
+        engine=plan.engine,
+        hardware=plan.hardware,
+        settings=plan.settings,
+        memory=plan.memory,
+        resources=plan.resources,
+        findings=plan.findings,
+    )

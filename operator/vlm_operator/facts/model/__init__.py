@@ -1,0 +1,1 @@
+"""The table of models, config.json and the hub -> ModelFacts."""

@@ -1,0 +1,1 @@
+"""Nodes and ResourceSlices -> NodeFacts. Labels are untrusted input."""

@@ -1,0 +1,1 @@
+"""NetworkPolicy and what the installer decided about networks."""

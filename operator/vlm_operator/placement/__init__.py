@@ -1,0 +1,1 @@
+"""Which hardware a plan is made for."""

@@ -1,0 +1,129 @@
+"""What follows from the declared traffic, and that the engine accepts images at all."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vlm_api.plan import Setting, Source
+from vlm_operator.sglang import memory
+from vlm_operator.sglang.budget import budget
+from vlm_operator.sglang.context import Context, Declared, applied, left
+from vlm_operator.sglang.defaults import EMBEDDING_CACHE, ROWS
+from vlm_operator.sglang.profiles.trial import as_profiled
+from vlm_operator.sglang.ranks import attention_groups
+
+
+def running_limit(context: Context, declared: Declared) -> Iterator[Setting]:
+    """As many requests run at once as are declared to be in flight; if those are very many, up to what the KV cache holds.
+
+    The engine keeps a row of ``context_length`` numbers for each, in memory that its sum does not count
+    (mem_cache/memory_pool.py, ReqToTokenPool): 1 MiB with 262,144 tokens. By default it has at least 2,048 rows.
+    """
+    name, rule = "max_running_requests", "workload.running_limit"
+    concurrency = context.spec.workload.concurrency
+    if concurrency is None:
+        yield left(name, rule, "workload.concurrency is not declared")
+        return
+    limit, reason = concurrency, f"workload.concurrency is {concurrency}, so that many run at once"
+    total = budget(context, declared) if context.cuda and concurrency > ROWS else None
+    if total is not None and total.free_mib is not None and (one := total.kv_mib(1)):
+        held = max(total.free_mib, 0) // one * attention_groups(context, declared)
+        if held < concurrency:
+            limit = max(held, ROWS)
+            reason = (
+                f"workload.concurrency is {concurrency}, of which the KV cache holds about {held}; each running request "
+                f"needs up to 1 MiB outside the KV cache, so the limit is capped at max({held}, {ROWS})"
+            )
+    yield applied(name, limit, Source.WORKLOAD, rule, reason)
+
+
+def embedding_cache(context: Context, declared: Declared) -> Iterator[Setting]:
+    """Repeated images need the embedding cache, which the engine would turn off on large Hopper GPUs.
+
+    It gets at most what weights, reserve and a KV cache leave: images that do not fit are encoded again.
+    """
+    if not (context.images_repeat and context.cuda):
+        return
+    least, needed = int(context.engine.default(EMBEDDING_CACHE)), embeddings_mib(context)
+    size, reason = least, "the engine's own size, since the size of the images is unknown"
+    if needed is not None:
+        total = budget(context, as_profiled(context, declared))
+        room = None if total.free_mib is None else total.free_mib + total.embedding_cache_mib
+        size = max(needed if room is None else min(needed, _whole_granules(room - total.kept_for_kv_mib(room))), least)
+        assert context.image is not None
+        reason = (
+            f"{images_in_flight(context)} images of {context.image.tokens} tokens x "
+            f"{context.model.embedding_values_per_token:,} bf16 values need {needed:,} MiB"
+        )
+        if size < needed:
+            reason = (
+                f"the embedding cache is capped at {size:,} MiB: {reason}, but of {total.sum()} only {max(room or 0, 0):,} MiB "
+                "are left and the KV cache needs its part. Images that do not fit in it are encoded again"
+            )
+    yield applied(
+        EMBEDDING_CACHE,
+        size,
+        Source.WORKLOAD,
+        "workload.embedding_cache",
+        f"images repeat (workload.images.reuse: Repeated), so their embeddings are kept: {reason}",
+        "at least the engine's 100 MiB (multimodal embedding cache of SGLang)",
+    )
+
+
+def embeddings_mib(context: Context) -> int | None:
+    """MiB of the embeddings of all images in flight; None if something about them is unknown."""
+    images, image, values = images_in_flight(context), context.image, context.model.embedding_values_per_token
+    if images is None or image is None or values is None:
+        return None
+    return memory.round_up(images * image.tokens * values * 2 / memory.MIB, memory.POOL_GRANULE_MIB)
+
+
+def _whole_granules(mib: int) -> int:
+    return mib // memory.POOL_GRANULE_MIB * memory.POOL_GRANULE_MIB
+
+
+def enforced_limits(context: Context, declared: Declared) -> Iterator[Setting]:
+    """``images.enforce``: the engine refuses more images than declared, and scales larger ones down."""
+    if not context.spec.workload.images.enforce:
+        return
+    for name, value, reason in image_limits(context):
+        rule = "workload.enforce"
+        if value is None:
+            yield left(name, rule, "the image's size or its processing is unknown")
+        elif not context.knows(name):
+            yield left(name, rule, f"{context.engine_name()} has no such flag")
+        else:
+            yield applied(name, value, Source.WORKLOAD, rule, f"workload.images.enforce: {reason}")
+
+
+def image_limits(context: Context) -> tuple[tuple[str, dict[str, Any] | None, str], ...]:
+    """(setting, value or None if unknown, reason) of what enforces the declared images."""
+    images = context.spec.workload.images.per_request
+    return (
+        ("limit_mm_data_per_request", {"image": images}, f"at most {images} images a request"),
+        ("mm_process_config", _process_config(context), "larger images are scaled down to the declared size"),
+    )
+
+
+def _process_config(context: Context) -> dict[str, Any] | None:
+    if context.image is None or context.family is None or context.family.images is None:
+        return None
+    return context.family.images.enforcing(context.image)
+
+
+def images_in_flight(context: Context) -> int | None:
+    """Images that may wait or run at once; None if the concurrency is not declared."""
+    workload = context.spec.workload
+    return None if workload.concurrency is None else workload.concurrency * workload.images.per_request
+
+
+MULTIMODAL = "enable_multimodal"
+MULTIMODAL_EVIDENCE = "mm_disabled_models in SGLang's configs/model_config.py"
+
+
+def vision_on(context: Context, declared: Declared) -> Iterator[Setting]:
+    """``enable_multimodal`` for models whose vision the engine would turn off."""
+    architecture = context.model.architecture
+    if MULTIMODAL in declared or not context.knows(MULTIMODAL) or architecture not in context.engine.vision_off:
+        return
+    reason = f"the engine turns the vision of {architecture} off by itself, and then accepts no images"
+    yield applied(MULTIMODAL, True, Source.WORKLOAD, "workload.vision_on", reason, MULTIMODAL_EVIDENCE)

@@ -1,0 +1,1 @@
+"""Whether the engine serves and keeps serving."""

@@ -1,0 +1,1 @@
+"""What the runtime reports: probes, metrics, report, log."""

@@ -1,0 +1,1 @@
+"""PID 1: starts the engine, forwards signals, explains every exit."""

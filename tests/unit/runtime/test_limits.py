@@ -1,0 +1,187 @@
+"""What one request may bring: bytes, images, pixels."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import struct
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from vlm_api.limits import RequestLimits, request_limits
+from vlm_api.workload import Images
+from vlm_runtime.sglang.inside.body_limit import BodyLimit
+from vlm_runtime.sglang.inside.image_size import UnreadableImage, pixels_of
+from vlm_runtime.sglang.inside.limits import Limits, fetching, limit_fetched, limits_of_environment
+from vlm_runtime.sglang.inside.media_files import refusing
+
+LIMITS = Limits(body_bytes=100, images=2, image_pixels=5_000, request_pixels=8_000)
+
+
+def encoded(format: str, size: tuple[int, int], **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size).save(file, format, **options)
+    return file.getvalue()
+
+
+def data_url(content: bytes) -> str:
+    return "data:image/any;base64," + base64.b64encode(content).decode()
+
+
+def exif(kilobytes: int) -> bytes:
+    return b"Exif\0\0" + b"x" * 1024 * kilobytes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        encoded("JPEG", (70, 50)), encoded("JPEG", (70, 50), exif=exif(60)),
+        encoded("JPEG", (70, 50), icc_profile=b"p" * 200_000),
+        encoded("JPEG", (70, 50), progressive=True), encoded("PNG", (70, 50)), encoded("WEBP", (70, 50)),
+        encoded("WEBP", (70, 50), lossless=True), encoded("WEBP", (70, 50), exif=exif(1)), encoded("GIF", (70, 50)),
+        encoded("BMP", (70, 50)), encoded("TIFF", (70, 50)),
+        b"\xff\xd8\xff\xff\xff" + encoded("JPEG", (70, 50))[3:], b"\xff\xd8\0\0" + encoded("JPEG", (70, 50))[2:],
+    ],
+)  # fmt: skip
+def test_an_image_s_size_stands_in_its_header(content: bytes) -> None:
+    text = base64.b64encode(content).decode()
+    assert pixels_of(content) == pixels_of(text) == pixels_of(data_url(content)) == 3500
+
+
+def huge_jpeg() -> bytes:
+    """A small file that says it has 65,500 x 65,500 pixels."""
+    content = encoded("JPEG", (8, 8))
+    frame = content.index(b"\xff\xc0")
+    return content[: frame + 5] + struct.pack(">HH", 65_500, 65_500) + content[frame + 9 :]
+
+
+def test_nothing_is_decoded_to_see_that_an_image_is_huge() -> None:
+    assert pixels_of(data_url(huge_jpeg())) == 65_500 * 65_500
+    png = encoded("PNG", (8, 8))
+    assert pixels_of(png[:16] + struct.pack(">II", 1 << 31, 1 << 31) + png[24:]) == 1 << 62
+
+
+def test_a_jpeg_that_hides_its_size_is_refused() -> None:
+    for hiding in (b"\xff\xfe\0\2", b"\xff\xd0", b"\0"):
+        with pytest.raises(UnreadableImage, match="save it anew"):
+            pixels_of(b"\xff\xd8" + hiding * 5000 + huge_jpeg()[2:])
+
+
+@pytest.mark.parametrize(
+    "source", ["", "x", "data:", "data:,", "%%%%", "ä", b"", b"\xff\xd8", b"\x89PNG", "A" * 50, "\0" * 40]
+)
+def test_what_is_no_image_is_left_to_the_engine(source: str | bytes) -> None:
+    assert not pixels_of(source)
+
+
+def process(images: Any, limits: Limits = LIMITS, **options: Any) -> Any:
+    async def original(**kwargs: Any) -> str:
+        return "prepared"
+
+    return asyncio.run(refusing(original, limits, **options)(image_data=images, request_obj=None))
+
+
+SMALL, LARGE, HUGE = (data_url(encoded("PNG", size)) for size in ((10, 10), (70, 60), (100, 100)))
+
+
+def test_too_many_and_too_large_images_are_refused_with_the_field() -> None:
+    assert process([SMALL, LARGE]) == process(None) == process([]) == process("https://a/b.png") == "prepared"
+    for images, why in (
+        ([SMALL] * 3, "3 images, and the service accepts 2: .* spec.workload.images.perRequest"),
+        ([["https://a/b.png"] * 2, [SMALL]], "3 images"),
+        (
+            [SimpleNamespace(url=HUGE)],
+            "an image has 10000 pixels, and the service accepts 5000: .* spec.workload.images",
+        ),
+        ({"image": HUGE}, "10000 pixels"),
+        (HUGE.partition(",")[2], "10000 pixels"),
+        ([LARGE, LARGE], "images have 8400 pixels, and the service accepts 8000"),
+        ([data_url(huge_jpeg())], "4290250000 pixels"),
+    ):
+        for options in ({}, {"allow_files": True}):
+            with pytest.raises(ValueError, match=why):
+                process(images, **options)
+
+
+def test_an_image_that_the_engine_fetches_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get_image_bytes(source: Any) -> bytes:
+        return huge_jpeg()
+
+    for name in ("sglang.srt.utils.common", "sglang.srt.multimodal.processors.llava"):
+        module = ModuleType(name)
+        module.get_image_bytes = get_image_bytes  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, name, module)
+    limit_fetched(LIMITS)
+    for name in ("sglang.srt.utils.common", "sglang.srt.multimodal.processors.llava"):
+        with pytest.raises(ValueError, match="4290250000 pixels"):
+            sys.modules[name].get_image_bytes("https://a/b.jpg")
+    assert fetching(lambda _: b"\0\0\0\x20ftypisom", LIMITS)("https://a/b.mp4")
+
+
+def upload(pieces: list[bytes], most: int = 100, **headers: str) -> tuple[list[Any], bytes]:
+    """What the client gets for a body in pieces, and what the application has read."""
+    sent: list[Any] = []
+    read = b""
+    messages = [{"type": "http.request", "body": p, "more_body": i + 1 < len(pieces)} for i, p in enumerate(pieces)]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal read
+        while (message := await receive())["type"] == "http.request":
+            read += message["body"]
+            if not message["more_body"]:
+                break
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"served"})
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]}
+    asyncio.run(BodyLimit(app, most)(scope, receive, send))
+    return sent, read
+
+
+def test_a_body_ends_at_its_limit() -> None:
+    sent, read = upload([b"x" * 60, b"x" * 40], content_length="100")
+    assert (sent[0]["status"], len(read)) == (200, 100)
+    for pieces, headers, most_read in (
+        ([b"x" * 101], {"content_length": "101"}, 0),
+        ([b"x"], {"content_length": "9" * 5000}, 0),
+        ([b"x" * 60, b"x" * 41, b"x" * 60], {}, 60),
+    ):
+        sent, read = upload(pieces, **headers)
+        assert [m["type"] for m in sent] == ["http.response.start", "http.response.body"]
+        assert (sent[0]["status"], len(read)) == (413, most_read)
+        assert (b"connection", b"close") in sent[0]["headers"]
+        assert "may have 100 bytes" in json.loads(sent[1]["body"])["error"]["message"]
+
+
+def test_limits_are_four_times_what_is_declared_and_never_below_the_usual() -> None:
+    usual = RequestLimits()
+    assert (usual.body_bytes, usual.images, usual.image_pixels) == (64 << 20, 32, 100_000_000)
+    assert request_limits(Images()) == request_limits(Images(per_request=8, width=512, height=512)) == usual
+    large = request_limits(Images(per_request=20, width=6000, height=6000))
+    assert large == RequestLimits(
+        body_bytes=4 * 20 * 36_000_000 * 4, images=80, image_pixels=144_000_000, request_pixels=4 * 20 * 36_000_000
+    )
+    assert request_limits(Images(), engines_images=50).images == 50
+    exact = request_limits(Images(per_request=2, width=512, height=256, enforce=True), engines_images=50)
+    assert exact == RequestLimits(images=2, image_pixels=512 * 256, request_pixels=2 * 512 * 256)
+    assert request_limits(Images(enforce=True)) == RequestLimits(images=1)
+
+
+def test_the_plugin_reads_what_the_runtime_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLMSERVE_GUARD_LIMITS", raising=False)
+    assert limits_of_environment() is None
+    monkeypatch.setenv("VLMSERVE_GUARD_LIMITS", "1,2,3,4")
+    assert limits_of_environment() == Limits(1, 2, 3, 4)
+    assert tuple(RequestLimits.model_fields) == Limits._fields
