@@ -18,6 +18,7 @@ import yaml
 
 from vlm_operator.cli.main import main as kubectl_vlm
 from vlm_operator.sglang.profiles import Family, shipped
+from vlm_operator.sglang.videos import Clip
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 OPERATOR: Final = REPOSITORY / "operator" / "vlm_operator"
@@ -29,6 +30,7 @@ GENERATIONS: Final = {
     "8.9": "Ada Lovelace", "8.6": "Ampere", "8.0": "Ampere, data centers", "7.5": "Turing", "7.0": "Volta",
 }  # fmt: skip
 EXAMPLES: Final = ((512, 512), (1280, 720), (1920, 1080))
+CLIP: Final = Clip(seconds=10, frames_per_second=30, width=1280, height=720)
 CHECKED: Final = {"processor": "engine", "stand_in": "stand-in", "source": "no"}
 MODELS_HEAD: Final = """# Models
 
@@ -39,6 +41,8 @@ from them. Every architecture of SGLang 0.5.23 that takes images is here; one th
 finding `FamilyUnknown`.
 
 - *Tokens* are all that one image of that size adds to the prompt, with start, end, row and tile marks: `imagePromptTokens`.
+- *Video* are the tokens that ten seconds at 30 frames per second and 1280 x 720 add to the prompt: `videoPromptTokens`. **no**:
+  the engine takes no videos for them; **not counted**: a plan with `workload.videos` leaves them out and says so.
 - *MiB* are the image's features at 1280 x 720, as they travel from the processor to the vision encoder, tiles included.
 - *Tested against*: **engine**, the unchanged processor of SGLang with the files that the family publishes; **stand-in**, the
   same with a stand-in for code that comes with the checkpoint; **no**, the code was only read.
@@ -46,12 +50,12 @@ finding `FamilyUnknown`.
   A checkpoint with other numbers needs a family of its own name in the chart's value `profiles` ([tuning.md](tuning.md)).
 
 What a plan does not count: crops of Gemma 3 (`do_pan_and_scan`), limits of a single request (`max_dynamic_patch`, `image_mode`,
-`max_long_side_pixel`), and videos.
+`max_long_side_pixel`, and a video's `fps` and `max_frames`), the sound of videos, and memory of a GPU that decodes videos.
 
 ## Counted
 
-| architectures | algorithm | tokens at 512 x 512 | 1280 x 720 | 1920 x 1080 | MiB | tested against | numbers |
-|---|---|---|---|---|---|---|---|
+| architectures | algorithm | tokens at 512 x 512 | 1280 x 720 | 1920 x 1080 | MiB | video | tested against | numbers |
+|---|---|---|---|---|---|---|---|---|
 {counted}
 
 ## Not counted
@@ -141,7 +145,13 @@ def _counted() -> Iterator[tuple[str, ...]]:
         made = [images.cut(*size) for size in EXAMPLES]
         tokens = [f"{image.prompt_tokens:,}" for image in made]
         size = f"{made[1].travelling_bytes / 2**20:,.1f}"
-        yield _names(family), images.what, *tokens, size, CHECKED[images.checked], images.evidence
+        yield _names(family), images.what, *tokens, size, _video(family), CHECKED[images.checked], images.evidence
+
+
+def _video(family: Family) -> str:
+    if family.videos is None:
+        return "not counted" if family.takes_videos else "no"
+    return f"{family.videos.sample(CLIP).prompt_tokens:,}"
 
 
 def _uncounted() -> Iterator[tuple[str, ...]]:

@@ -118,6 +118,7 @@ RIGHT = (
     Right(
         "a variable from a Secret", _env({"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
     ),
+    Right("declared videos", {"workload": {"videos": {"seconds": 10, "width": 640, "height": 360, "perRequest": 2}}}),
     Right("media domains", {"security": {"allowedMediaDomains": ["images.example.com", "192.0.2.1"]}}),
     Right("a size in gibibytes", {"sharedMemorySize": "16Gi"}),
     Right("a size with a fraction", {"sharedMemorySize": "0.5Gi"}),
@@ -272,6 +273,11 @@ WRONG = (
     wrong("a model without parameters", "model.parametersBillion", 0),
     wrong("no tensor parallelism", "parallelism.tensor", 0),
     wrong("no node", "multinode.nodeCount", 0),
+    Wrong(
+        "a video of no length",
+        {"workload": {"videos": {"seconds": 0, "width": 640, "height": 360}}},
+        "spec.workload.videos.seconds",
+    ),
     wrong("an unknown reuse", "workload.images.reuse", "single"),
     wrong("an unknown device", "hardware.device", "gpu"),
     wrong("an empty served name", "model.name", ""),

@@ -159,6 +159,14 @@ class PlanMemory(ApiModel):
     """Tokens of one image that the vision encoder fills."""
     image_prompt_tokens: int | None = None
     """All tokens that one image adds to the prompt, with marks for start, end, rows and tiles."""
+    video_frames: int | None = None
+    """Frames that the engine takes out of one video."""
+    video_bytes: int | None = None
+    """Bytes of one preprocessed video, in the tensor that the feature pool can hold."""
+    video_tokens: int | None = None
+    """Tokens of one video that the vision encoder fills."""
+    video_prompt_tokens: int | None = None
+    """All tokens that one video adds to the prompt, with marks and times of its frames."""
     feature_pool_mib: int | None = None
     """The feature pool for CUDA IPC, on the first GPU."""
     embedding_cache_mib: int | None = None

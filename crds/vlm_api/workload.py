@@ -41,6 +41,21 @@ class Images(ApiModel):
     """If true, the engine rejects requests with more or larger images than declared here."""
 
 
+class Videos(ApiModel):
+    """The videos of a typical request. If ``spec.workload`` has none, none are expected."""
+
+    per_request: Annotated[int, between(1, 64)] = 1
+    """Videos in one request."""
+    seconds: Annotated[int, between(1, 86_400)]
+    """Length of a video, in seconds."""
+    frames_per_second: Annotated[int, between(1, 240)] = 30
+    """Frames per second in the file, of which the engine takes some."""
+    width: Annotated[int, between(1, 65_536)]
+    """Width in pixels, before the engine resizes it."""
+    height: Annotated[int, between(1, 65_536)]
+    """Height in pixels, before the engine resizes it."""
+
+
 class Workload(ApiModel):
     """The expected traffic. All sizes are computed from it."""
 
@@ -54,3 +69,5 @@ class Workload(ApiModel):
     """Maximum duration of a request, in seconds. A terminating pod waits this long for running requests."""
     images: Images = Images()
     """The images of a typical request."""
+    videos: Videos | None = None
+    """The videos of a typical request. Limited by ``images.enforce`` too."""

@@ -20,6 +20,7 @@ from vlm_operator.checks import (
     splits,
     template,
     traffic,
+    videos,
 )
 from vlm_operator.checks.types import Check, InputCheck, ScaleCheck, ScaleInput, SizeCheck
 from vlm_operator.checks.types import CheckInput as CheckInput
@@ -74,6 +75,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     traffic.request_length,
     traffic.context_length,
     traffic.images_per_request,
+    videos.videos,
     traffic.images_enforced,
     # The pods
     pod.shared_memory,

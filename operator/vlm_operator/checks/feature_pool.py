@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from vlm_api.plan import Finding, Source, info, warning
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks.types import CheckInput
-from vlm_operator.sglang import memory
 from vlm_operator.sglang.defaults import EMBEDDING_CACHE, POOL
 from vlm_operator.sglang.rules import feature_pool as pool
 from vlm_operator.sglang.rules import traffic
@@ -39,12 +38,12 @@ def capped(plan: CheckInput) -> Iterator[Finding]:
         step = "set a smaller image, lower the concurrency, or use a GPU with more memory to get the whole step"
         yield info(FindingReason.FEATURE_POOL_CAPPED, f"{setting.reason}; {step}", IMAGES_PATH)
         return
-    assert context.image is not None
-    requests = memory.images_in_pool(mib, context.image.bytes) // context.spec.workload.images.per_request
+    assert context.in_flight is not None
+    requests = context.in_flight.requests_held(mib)
     fewer = f"with workload.concurrency {requests}, " if requests else ""
     yield warning(
         FindingReason.FEATURE_POOL_CAPPED,
-        f"{setting.reason}. All would fit {fewer}with smaller images, or on a GPU with more memory",
+        f"{setting.reason}. All would fit {fewer}with smaller {context.in_flight.name()}, or on a GPU with more memory",
         IMAGES_PATH,
     )
 
@@ -52,14 +51,14 @@ def capped(plan: CheckInput) -> Iterator[Finding]:
 def users(plan: CheckInput) -> Iterator[Finding]:
     """A pool of the user's that holds fewer images than are in flight: it stays, and the other images go through the CPU."""
     context, setting, choice = plan.context, plan.declared.get(POOL), plan.context.choices.settings.get(POOL)
-    images, image = traffic.images_in_flight(context), context.image
-    if setting is None or choice is None or setting.source is not Source.USER or images is None or image is None:
+    flight = context.in_flight
+    if setting is None or choice is None or setting.source is not Source.USER or flight is None:
         return
-    mib, needed = int(setting.value), memory.pool_for_images_mib(images, image.bytes)
+    mib, needed = int(setting.value), flight.pool_mib
     if setting.applied and transport(plan.declared) in ON_THE_GPU and mib < needed:
         yield warning(
             FindingReason.FEATURE_POOL_TOO_SMALL,
-            f"{POOL} {mib}: a feature pool of {mib:,} MiB holds {memory.images_in_pool(mib, image.bytes):,} of {images:,} images "
+            f"{POOL} {mib}: a feature pool of {mib:,} MiB holds {flight.held(mib)} "
             f"in flight, and the others go through the CPU; {needed:,} MiB hold all: raise it, or remove it so that it is "
             "computed",
             choice.path,

@@ -8,6 +8,7 @@ from vlm_api.reasons import FindingReason
 from vlm_api.spec import Tuning
 from vlm_operator.checks.types import CheckInput, ScaleInput
 from vlm_operator.sglang.budget import request_length as longest_request
+from vlm_operator.sglang.context import Context
 from vlm_operator.sglang.rules.traffic import image_limits
 
 # The engine takes a context_length above the model's only with it (configs/model_config.py).
@@ -21,7 +22,7 @@ def request_length(plan: CheckInput) -> Iterator[Finding]:
         return
     length, most = plan.declared.value("context_length"), plan.declared.value("max_total_tokens")
     own = _own_length(plan)
-    declared = f"a declared request has {tokens:,} tokens with its images"
+    declared = f"a declared request has {tokens:,} tokens with its {_media(context)}"
     if length is not None and int(length) < tokens:
         yield warning(
             FindingReason.CONTEXT_TOO_SHORT,
@@ -33,7 +34,7 @@ def request_length(plan: CheckInput) -> Iterator[Finding]:
         yield warning(
             FindingReason.CONTEXT_TOO_SHORT,
             f"{declared}, and the model takes {own:,} (its config.json), so the engine refuses it; lower the workload's "
-            "tokens or the number and size of its images, or use a model with a longer context",
+            f"tokens or the number and size of its {_media(context)}, or use a model with a longer context",
             "spec.workload",
         )
     if most is not None and context.cuda and int(most) < tokens:
@@ -43,6 +44,10 @@ def request_length(plan: CheckInput) -> Iterator[Finding]:
             "or leave it to the engine",
             context.choices.settings["max_total_tokens"].path,
         )
+
+
+def _media(context: Context) -> str:
+    return " and ".join(part.noun for part in context.media) or "images"
 
 
 def context_length(plan: CheckInput) -> Iterator[Finding]:

@@ -217,5 +217,8 @@ def _print_memory(console: Console, memory: PlanMemory, hardware: PlanHardware |
     if memory.image_bytes is not None:
         tokens = "" if memory.image_tokens is None else f", {memory.image_tokens:,} tokens"
         rows.insert(0, ("one image", f"{memory.image_bytes / 2**20:,.1f} MiB{tokens}"))
+    if memory.video_bytes is not None:
+        counts = f"{memory.video_frames or 0:,} frames, {memory.video_prompt_tokens or 0:,} tokens"
+        rows.insert(-2, ("one video", f"{memory.video_bytes / 2**20:,.1f} MiB, {counts}"))
     console.print(heading("Memory per pod"))
     console.print(pairs([*rows]))

@@ -25,6 +25,7 @@ from vlm_operator.sglang.context import Context
 from vlm_operator.sglang.images.declared import declared_image
 from vlm_operator.sglang.profiles import Family, family_of, shipped
 from vlm_operator.sglang.rules.pipeline import resolve, written
+from vlm_operator.sglang.videos.declared import declared_video
 
 WORST_FIRST: Final = tuple(Severity)
 
@@ -95,6 +96,7 @@ def _context(request: PoolRequest, files: ModelFacts | None, families: Sequence[
         family=family,
         image=declared_image(spec, family, choices),
         devices_per_pod=request.devices_per_pod,
+        video=declared_video(spec, family, choices),
     )
 
 

@@ -26,9 +26,10 @@ from vlm_operator.sglang.budget import Budget, host_cache_mib
 from vlm_operator.sglang.command import command_line, environment
 from vlm_operator.sglang.context import Context, Declared
 from vlm_operator.sglang.ranks import whole_copies
-from vlm_operator.sglang.rules.traffic import images_in_flight
 
 SHOWN_NODES: Final = 64
+# Videos whose frames are decoded at the same time: SGLang prepares two requests at once (auto_mm_processor_worker_num).
+DECODED_AT_ONCE: Final = 2
 
 
 def plan_engine(request: PoolRequest, context: Context, declared: Declared) -> PlanEngine:
@@ -98,12 +99,13 @@ def _driver(choice: Choice) -> str | None:
 
 def plan_memory(context: Context, declared: Declared, total: Budget, pool: int) -> PlanMemory:
     """The memory sum of one device, and of the pod. ``pool``: the feature pool in MiB."""
-    image, images = context.image, images_in_flight(context)
-    pinned = images * image.bytes / 2 / memory.MIB if images and image and context.cuda else 0
-    travelling = images * image.travelling_bytes / memory.MIB if images and image else 0
+    image, video, flight = context.image, context.video, context.in_flight
+    pinned = flight.feature_bytes / 2 / memory.MIB if flight and context.cuda else 0
+    travelling = flight.travelling_bytes if flight else 0
+    decoded = DECODED_AT_ONCE * video.decoded_bytes if video else 0
     left, devices = total.kv_beside_mib(pool), max(context.devices_per_pod, 1)
     each = memory.HOST_PER_DEVICE_MIB + total.offloaded_mib + host_cache_mib(declared, max(left or 0, 0))
-    host = memory.HOST_BASE_MIB + each * devices + pinned + travelling
+    host = memory.HOST_BASE_MIB + each * devices + pinned + (travelling + decoded) / memory.MIB
     if not context.cuda:
         host += (memory.weights_mib(context.model, 1) or 0) * whole_copies(context.spec, context.choices)
     return PlanMemory(
@@ -111,13 +113,16 @@ def plan_memory(context: Context, declared: Declared, total: Budget, pool: int) 
         image_extra_bytes=image.extra_bytes if image else None,
         image_tokens=image.tokens if image else None,
         image_prompt_tokens=image.prompt_tokens if image else None,
+        video_frames=video.frames if video else None,
+        video_bytes=video.bytes if video else None,
+        video_tokens=video.tokens if video else None,
+        video_prompt_tokens=video.prompt_tokens if video else None,
         feature_pool_mib=pool or None,
         embedding_cache_mib=total.embedding_cache_mib if context.cuda else None,
         shared_memory_mib=memory.shared_memory_mib(
             cuda=context.cuda,
             devices_in_pod=devices,
-            images=images,
-            image_bytes=image.travelling_bytes if image else None,
+            travelling_bytes=travelling,
         ),
         weights_mib=total.weights_mib,
         kv_cache_mib=None if left is None else max(left, 0),

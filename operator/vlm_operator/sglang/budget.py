@@ -106,17 +106,18 @@ class Budget:
 
 
 def request_tokens(context: Context) -> int:
-    """Tokens of one declared request: text in, images, text out."""
-    workload = context.spec.workload
-    images = context.image.kept_tokens * workload.images.per_request if context.image else 0
-    return (workload.input_tokens or DEFAULT_INPUT_TOKENS) + images + (workload.output_tokens or DEFAULT_OUTPUT_TOKENS)
+    """Tokens of one declared request: text in, images, videos, text out."""
+    return _text_tokens(context) + sum(part.count * part.each.kept_tokens for part in context.media)
 
 
 def request_length(context: Context) -> int:
-    """Tokens of one declared request as the engine holds them against the context: the marks around its images too."""
-    image = context.image
-    text = request_tokens(replace(context, image=None))
-    return text + (image.prompt_tokens * context.spec.workload.images.per_request if image else 0)
+    """Tokens of one declared request as the engine holds them against the context: the marks around its media too."""
+    return _text_tokens(context) + sum(part.count * part.each.prompt_tokens for part in context.media)
+
+
+def _text_tokens(context: Context) -> int:
+    workload = context.spec.workload
+    return (workload.input_tokens or DEFAULT_INPUT_TOKENS) + (workload.output_tokens or DEFAULT_OUTPUT_TOKENS)
 
 
 def budget(context: Context, declared: Declared) -> Budget:

@@ -11,7 +11,9 @@ from vlm_operator.facts.types import GpuFacts, ModelFacts
 from vlm_operator.sglang.catalogue.releases import Release
 from vlm_operator.sglang.choices import UserChoices
 from vlm_operator.sglang.images import Image
+from vlm_operator.sglang.media import InFlight, Part
 from vlm_operator.sglang.profiles import Family, Profile
+from vlm_operator.sglang.videos import Video
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Context:
     image: Image | None
     """One image of the declared size after resizing; None when the size or the family is not known."""
     devices_per_pod: int
+    video: Video | None = None
+    """One video of the declared length and size as the engine samples it; None when none is declared or it is not counted."""
 
     @cached_property
     def cuda(self) -> bool:
@@ -49,6 +53,23 @@ class Context:
     def images_repeat(self) -> bool:
         """Whether the same image is declared to come back. Unknown counts as no, as the engine itself assumes."""
         return self.spec.workload.images.reuse is Reuse.REPEATED
+
+    @cached_property
+    def media(self) -> tuple[Part, ...]:
+        """The images and videos of one declared request that can be counted."""
+        workload, parts = self.spec.workload, []
+        if self.image is not None:
+            parts.append(Part("images", workload.images.per_request, self.image))
+        if self.video is not None and workload.videos is not None:
+            parts.append(Part("videos", workload.videos.per_request, self.video))
+        return tuple(parts)
+
+    @cached_property
+    def in_flight(self) -> InFlight | None:
+        """Those of all requests that may wait or run at once; None if nothing can be counted or the concurrency is not
+        declared."""
+        concurrency = self.spec.workload.concurrency
+        return None if concurrency is None or not self.media else InFlight(concurrency, self.media)
 
     @cached_property
     def profile(self) -> Profile | None:

@@ -4,6 +4,7 @@ Sums over declared facts. Every constant names its source; SGLang's paths are re
 """
 
 import math
+from collections.abc import Iterable, Sequence
 
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.sglang.defaults import LARGE_DEVICE_MIB
@@ -34,14 +35,15 @@ def round_up(value: float, step: int) -> int:
     return math.ceil(value / step) * step
 
 
-def pool_for_images_mib(images: int, image_bytes: int) -> int:
-    """MiB of feature pool that hold ``images`` images of ``image_bytes`` bytes at once, fragmentation included."""
-    return round_up(images * round_up(image_bytes, CHUNK_BYTES) * FRAGMENTATION / MIB, POOL_GRANULE_MIB)
+def pool_mib(features: Iterable[tuple[int, int]]) -> int:
+    """MiB of feature pool that hold all ``features``, as (how many, bytes of each), at once, fragmentation included."""
+    total = sum(count * round_up(each, CHUNK_BYTES) for count, each in features)
+    return round_up(total * FRAGMENTATION / MIB, POOL_GRANULE_MIB)
 
 
-def images_in_pool(pool_mib: int, image_bytes: int) -> int:
-    """How many images fit into a pool of ``pool_mib``."""
-    return int(pool_mib * MIB / FRAGMENTATION // round_up(image_bytes, CHUNK_BYTES))
+def chunks_in_pool(pool_mib: int, features: Sequence[int]) -> int:
+    """How often a pool of ``pool_mib`` holds ``features``, as the bytes of each."""
+    return int(pool_mib * MIB / FRAGMENTATION // sum(round_up(each, CHUNK_BYTES) for each in features))
 
 
 def weights_mib(model: ModelFacts, devices: int) -> int | None:
@@ -99,12 +101,12 @@ def context_mib(memory_mib: int, ranks: int) -> int:
     return context + COMMUNICATION_MIB[kind]
 
 
-def shared_memory_mib(*, cuda: bool, devices_in_pod: int, images: int | None, image_bytes: int | None) -> int:
-    """Size of /dev/shm: the largest of a floor, NCCL's need, and all images in flight travelling through it.
+def shared_memory_mib(*, cuda: bool, devices_in_pod: int, travelling_bytes: int) -> int:
+    """Size of /dev/shm: the largest of a floor, NCCL's need, and all images and videos in flight travelling through it.
 
-    With CUDA IPC it is where images go once the pool is full, so it is sized the same for both transports.
+    With CUDA IPC it is where they go once the pool is full, so it is sized the same for both transports.
     """
     floor = SHARED_MEMORY_FLOOR_MIB if cuda else SHARED_MEMORY_FLOOR_CPU_MIB
     nccl = SHARED_MEMORY_PER_RANK_MIB * devices_in_pod if cuda and devices_in_pod > 1 else 0
-    travelling = images * image_bytes * FRAGMENTATION / MIB if images and image_bytes else 0
+    travelling = travelling_bytes * FRAGMENTATION / MIB
     return round_up(max(floor, nccl, travelling), 1024)

@@ -16,10 +16,10 @@ QWEN3_VL_8B = ModelFacts(parameters=8e9, layers=36, kv_heads=8, head_size=128, v
 )
 def test_a_pool_holds_all_images_in_flight_and_a_tenth_more(images, size, least_mib, most_mib):
     image = QWEN3_VL.cut(*size)
-    pool = memory.pool_for_images_mib(images, image.bytes)
+    pool = memory.pool_mib([(images, image.bytes)])
     assert least_mib * 1.1 <= pool <= most_mib
     assert pool % memory.POOL_GRANULE_MIB == 0
-    assert memory.images_in_pool(pool, image.bytes) >= images
+    assert memory.chunks_in_pool(pool, [image.bytes]) >= images
 
 
 def test_the_engine_s_static_fraction_is_what_the_engine_itself_computes():
@@ -59,8 +59,8 @@ def test_weights_and_kv_cache_are_split_over_devices():
 
 @pytest.mark.parametrize(
     ("tensor", "images", "expected_mib"),
-    [(1, None, 8192), (4, None, 16_384), (1, 4000, 26_624)],
+    [(1, 0, 8192), (4, 0, 16_384), (1, 4000, 26_624)],
 )
 def test_shared_memory_covers_nccl_and_the_images_that_travel_through_it(tensor, images, expected_mib):
-    size = memory.shared_memory_mib(cuda=True, devices_in_pod=tensor, images=images, image_bytes=6_291_456)
+    size = memory.shared_memory_mib(cuda=True, devices_in_pod=tensor, travelling_bytes=images * 6_291_456)
     assert size == expected_mib

@@ -60,8 +60,8 @@ class Image:
         return self.bytes + self.extra_bytes
 
 
-class Cutting(BaseModel, ABC):
-    """How one family's processor cuts images."""
+class Processing(BaseModel):
+    """What the processors of images and of videos have in common: the parameters of one family, and who may change them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,35 +69,45 @@ class Cutting(BaseModel, ABC):
     """Its name in YAML."""
     what: ClassVar[str]
     """The algorithm in a few words, for the table of models."""
+    modality: ClassVar[str]
+    """The part of the engine's ``mm_process_config`` that changes it."""
 
     around: Annotated[int, Field(ge=0, le=64)] = 0
-    """Tokens that frame the whole image, such as start and end."""
+    """Tokens that frame the whole, such as start and end."""
     bytes_per_value: Annotated[int, Field(ge=1, le=8)] = FLOAT32
     limits: dict[str, str] = {}
-    """Key below ``image`` of the engine's ``mm_process_config`` -> the field here that it sets. Later ones win."""
+    """Key below ``modality`` of the engine's ``mm_process_config`` -> the field here that it sets. Later ones win."""
     checked: Literal["processor", "stand_in", "source"] = "source"
     """What the arithmetic is tested against: the engine's processor, the engine with a stand-in for the checkpoint's own code,
     or nothing: it was read in the source."""
     evidence: Sentence
     """Where the numbers come from."""
 
-    @abstractmethod
-    def cut(self, width: int, height: int, images: int = 1) -> Image:
-        """One of ``images`` equal images of a request. Where numbers depend on how many there are, it is their sum divided
-        by them, rounded up. Raises ValueError where the processor refuses such images."""
-
     def limited(self, config: Any) -> Self:
         """The same processor under the user's ``mm_process_config``."""
-        given = _map(_map(config).get("image"))
-        found: dict[str, int | bool] = {}
+        given = _map(_map(config).get(self.modality))
+        found: dict[str, int | float | bool] = {}
         for key, field in self.limits.items():
             value: Any = given
             for part in key.split("."):
                 value = _map(value).get(part)
             kind = type(getattr(self, field))
+            if kind is float and type(value) is int:
+                value = float(value)
             if type(value) is kind and (kind is bool or value > 0):
                 found[field] = value
         return self.model_copy(update=found) if found else self
+
+
+class Cutting(Processing, ABC):
+    """How one family's processor cuts images."""
+
+    modality: ClassVar = "image"
+
+    @abstractmethod
+    def cut(self, width: int, height: int, images: int = 1) -> Image:
+        """One of ``images`` equal images of a request. Where numbers depend on how many there are, it is their sum divided
+        by them, rounded up. Raises ValueError where the processor refuses such images."""
 
     def published(self, numbers: Mapping[str, int]) -> Self:
         """The same processor with the numbers of a checkpoint's own file. It has the names of ``limits`` too, since

@@ -1,13 +1,13 @@
 """Every algorithm by its name, and how ``images`` of a family's YAML becomes one."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from vlm_api.problems import nearest, problems
-from vlm_operator.sglang.images import Cutting
+from vlm_operator.sglang.images import Cutting, Processing
 from vlm_operator.sglang.images.aligned_canvas import AlignedCanvas
 from vlm_operator.sglang.images.any_resolution import AnyResolution
 from vlm_operator.sglang.images.best_canvas import BestCanvas
@@ -36,18 +36,24 @@ ALGORITHMS: Final[Mapping[str, type[Cutting]]] = {
 }  # fmt: skip
 
 
+Kind = TypeVar("Kind", bound=Processing)
+
+
 def cutting(value: Any) -> Cutting:
     """``images`` as YAML has it; without ``algorithm`` it is that of Qwen-VL, the first that there was."""
-    if isinstance(value, Cutting):
-        return value
+    return value if isinstance(value, Cutting) else chosen(value, ALGORITHMS, SmartResize.algorithm)
+
+
+def chosen(value: Any, kinds: Mapping[str, type[Kind]], usual: str | None = None) -> Kind:
+    """The parameters of the algorithm that ``value`` names, ``usual`` if it names none."""
     if not isinstance(value, Mapping):
         raise PydanticCustomError("rule", "must be a map of fields to values")
     numbers = dict(value)
-    name = numbers.pop("algorithm", SmartResize.algorithm)
-    kind = ALGORITHMS.get(name) if isinstance(name, str) else None
+    name = numbers.pop("algorithm", usual)
+    kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
-        near = nearest(str(name), tuple(ALGORITHMS))
-        hint = f"did you mean {near}?" if near else f"known are {', '.join(ALGORITHMS)}"
+        near = nearest(str(name), tuple(kinds))
+        hint = f"did you mean {near}?" if near else f"known are {', '.join(kinds)}"
         raise _wrong("algorithm", f"there is no algorithm of that name: {hint}")
     try:
         made = kind.model_validate(numbers)

@@ -6,7 +6,7 @@ The same steps as ``smart_resize`` of Hugging Face's Qwen2-VL image processor, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -22,6 +22,36 @@ QWEN_LIMITS: Final = {
     "min_pixels": "min_pixels",
     "max_pixels": "max_pixels",
 }
+
+
+def within(
+    width: int, height: int, factor: int, min_pixels: float, max_pixels: float, *, frames: int = 1, least_side: int = 0
+) -> tuple[int, int]:
+    """Both sides at multiples of ``factor``, and the pixels of ``frames`` frames between the limits."""
+    w, h = round(width / factor) * factor, round(height / factor) * factor
+    w, h = max(w, least_side), max(h, least_side)
+    if frames * w * h > max_pixels:
+        beta = math.sqrt(frames * height * width / max_pixels)
+        w = max(factor, math.floor(width / beta / factor) * factor)
+        h = max(factor, math.floor(height / beta / factor) * factor)
+    elif frames * w * h < min_pixels:
+        beta = math.sqrt(min_pixels / (frames * height * width))
+        w, h = math.ceil(width * beta / factor) * factor, math.ceil(height * beta / factor) * factor
+    return w, h
+
+
+def grown(width: int, height: int, least: int, whole: Callable[[float], int]) -> tuple[int, int]:
+    """Both sides in proportion, so that none is below ``least``."""
+    if min(width, height) >= least:
+        return width, height
+    scale = least / min(width, height)
+    return whole(width * scale), whole(height * scale)
+
+
+def refuse_extreme(width: int, height: int) -> None:
+    """Raises ValueError for sides that differ too much."""
+    if max(width, height) / min(width, height) > MAX_ASPECT_RATIO:
+        raise ValueError(f"the sides {width} x {height} differ by more than {MAX_ASPECT_RATIO} times")
 
 
 class SmartResize(Cutting):
@@ -85,18 +115,10 @@ class SmartResize(Cutting):
     def resized(self, width: int, height: int) -> tuple[int, int]:
         """Both sides after resizing."""
         width, height = self._proportioned(*self._grown(width, height))
-        factor, frames = self.factor, self.frames
-        w, h = round(width / factor) * factor, round(height / factor) * factor
-        if self.small_sides == "lifted":
-            w, h = max(w, factor), max(h, factor)
-        if frames * w * h > self.max_pixels:
-            beta = math.sqrt(frames * height * width / self.max_pixels)
-            w = max(factor, math.floor(width / beta / factor) * factor)
-            h = max(factor, math.floor(height / beta / factor) * factor)
-        elif frames * w * h < self.min_pixels:
-            beta = math.sqrt(self.min_pixels / (frames * height * width))
-            w, h = math.ceil(width * beta / factor) * factor, math.ceil(height * beta / factor) * factor
-        return w, h
+        least = self.factor if self.small_sides == "lifted" else 0
+        return within(
+            width, height, self.factor, self.min_pixels, self.max_pixels, frames=self.frames, least_side=least
+        )
 
     def _grown(self, width: int, height: int) -> tuple[int, int]:
         factor = self.factor
@@ -108,15 +130,13 @@ class SmartResize(Cutting):
             if width < factor:
                 width, height = factor, round(height * factor / width)
             return width, height
-        scale = factor / min(width, height)
-        whole = int if self.small_sides == "grown_down" else round
-        return whole(width * scale), whole(height * scale)
+        return grown(width, height, factor, int if self.small_sides == "grown_down" else round)
 
     def _proportioned(self, width: int, height: int) -> tuple[int, int]:
+        if self.extreme_ratio == "refused":
+            refuse_extreme(width, height)
         if max(width, height) / min(width, height) <= MAX_ASPECT_RATIO or self.extreme_ratio == "kept":
             return width, height
-        if self.extreme_ratio == "refused":
-            raise ValueError(f"the sides {width} x {height} differ by more than {MAX_ASPECT_RATIO} times")
         short = max(self.factor, round(min(width, height) / self.factor) * self.factor)
         long = short * MAX_ASPECT_RATIO // self.factor * self.factor
         return (short, long) if height > width else (long, short)

@@ -26,6 +26,8 @@ from vlm_api.plan import Sharing
 from vlm_operator.facts.types import GpuFacts
 from vlm_operator.sglang.images import Cutting
 from vlm_operator.sglang.images.algorithms import cutting
+from vlm_operator.sglang.videos import Sampling
+from vlm_operator.sglang.videos.algorithms import sampling
 
 # Ours, so the fast one may read them.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -128,6 +130,12 @@ class Family(_Data):
     """None where it is not known how: the plan then says that it counts no images."""
     uncounted: Sentence | None = None
     """Why they are not counted, in a clause."""
+    videos: Annotated[Sampling, PlainValidator(sampling)] | None = None
+    """How the engine samples videos; None if they are not counted, or not taken."""
+    takes_videos: bool = True
+    """False if the engine's processor takes no videos for these models."""
+    uncounted_videos: Sentence | None = None
+    """Why they are not counted, in a clause."""
     attention_backend: dict[str, str] = Field(default_factory=dict)
     profiles: Annotated[list[Profile], Field(max_length=16)] = []
 
@@ -135,6 +143,8 @@ class Family(_Data):
     def _counted_or_not(self) -> Family:
         if self.images is not None and self.uncounted is not None:
             raise _wrong("images are counted, so leave out uncounted")
+        if self.videos is not None and (self.uncounted_videos is not None or not self.takes_videos):
+            raise _wrong("videos are counted, so leave out uncounted_videos and takes_videos")
         return self
 
 

@@ -10,7 +10,6 @@ from vlm_operator.sglang.context import Context, Declared, applied, left
 from vlm_operator.sglang.defaults import POOL, POOL_MIB
 from vlm_operator.sglang.profiles.needs import unmet
 from vlm_operator.sglang.profiles.trial import as_profiled
-from vlm_operator.sglang.rules.traffic import images_in_flight
 from vlm_operator.sglang.transport import FALSE_WORDS, LEGACY_TRANSPORT, travels_by_cuda_ipc
 
 TRANSPORTS = ("mm_feature_transport", LEGACY_TRANSPORT)
@@ -48,11 +47,9 @@ def no_room_for_pool(context: Context, declared: Declared) -> Iterator[Setting]:
 
 
 def least_useful_mib(context: Context) -> int:
-    """The smallest pool that is worth its memory: the engine's own default, or less if all images in flight need less."""
-    images, image = images_in_flight(context), context.image
-    if images is None or image is None:
-        return POOL_MIB
-    return min(POOL_MIB, memory.pool_for_images_mib(images, image.bytes))
+    """The smallest pool that is worth its memory: the engine's own default, or less if all media in flight need less."""
+    flight = context.in_flight
+    return POOL_MIB if flight is None else min(POOL_MIB, flight.pool_mib)
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class WantedPool:
     step_mib: int
     """The engine's own step for this many running requests."""
     needed_mib: int | None
-    """What all images in flight need; None if their number or size is unknown."""
+    """What all images and videos in flight need; None if their number or size is unknown."""
     reason: str
 
     @property
@@ -75,14 +72,14 @@ def wanted_pool(context: Context, declared: Declared, steps: Sequence[tuple[int,
     """``steps``: (from this many running requests on, MiB)."""
     running = int(declared.value("max_running_requests") or 0)
     step = max(context.engine.default(POOL) or 0, *(mib for least, mib in steps if running >= least))
-    images, image = images_in_flight(context), context.image
-    if images is None or image is None:
-        missing = "concurrency" if images is None else "image size"
+    flight = context.in_flight
+    if flight is None:
+        missing = "concurrency" if context.spec.workload.concurrency is None else "image size"
         what = f"the engine's step for {running or 'an undeclared number of'} running requests"
         return WantedPool(step, None, f"{what}; no {missing} to size it by")
-    needed = memory.pool_for_images_mib(images, image.bytes)
-    formula = f"{images:,} images x {image.bytes / memory.MIB:.3f} MiB x {memory.FRAGMENTATION} = {needed:,} MiB"
-    return WantedPool(step, needed, f"{formula}; the engine's step is {step:,} MiB, and the larger counts")
+    return WantedPool(
+        step, flight.pool_mib, f"{flight.pool_sum()}; the engine's step is {step:,} MiB, and the larger counts"
+    )
 
 
 def steps_of(context: Context, rule: str) -> Sequence[tuple[int, int]]:
@@ -107,16 +104,15 @@ def feature_pool(
     # The engine does not create a pool of 0.
     needed = wanted.needed_mib
     size = max(limit if needed is None else min(limit, needed), memory.POOL_GRANULE_MIB)
-    images, image = images_in_flight(context), context.image
-    if images is None or image is None or needed is None or size >= needed:
-        holds = "" if needed is None else "; it holds all images in flight"
+    flight = context.in_flight
+    if flight is None or needed is None or size >= needed:
+        holds = "" if flight is None else f"; it holds all {flight.name()} in flight"
         result = (
             f"the feature pool has {size:,} MiB instead of the engine's step of {wanted.step_mib:,} MiB: {why}{holds}"
         )
     else:
-        held = memory.images_in_pool(size, image.bytes)
         result = (
-            f"the feature pool is capped at {size:,} MiB, since {why}. It holds {held:,} of {images:,} images, and the others "
+            f"the feature pool is capped at {size:,} MiB, since {why}. It holds {flight.held(size)}, and the others "
             "go through the CPU"
         )
     yield applied(POOL, size, source, rule, f"{wanted.reason}; {result}", evidence)
@@ -185,14 +181,14 @@ def encoder_data_parallel(context: Context, declared: Declared) -> Iterator[Sett
     """With tensor parallelism every rank copies each queued image out of the pool as it arrives, into memory that no budget
     counts; with a data parallel vision encoder an image stays in the pool until it is encoded."""
     name, rule = "mm_enable_dp_encoder", "workload.encoder_data_parallel"
-    images, image, tensor = images_in_flight(context), context.image, context.spec.parallelism.tensor
-    if tensor == 1 or not travels_by_cuda_ipc(declared) or images is None or image is None:
+    flight, tensor = context.in_flight, context.spec.parallelism.tensor
+    if tensor == 1 or not travels_by_cuda_ipc(declared) or flight is None:
         return
     reserved = budget(context, declared).slack_mib
     if reserved is None:
         return
-    copies = images * image.bytes // memory.MIB
-    tally = f"{images} queued images are {copies:,} MiB of copies on each of {tensor} ranks, and {reserved:,} MiB are reserved"
+    copies = flight.feature_bytes // memory.MIB
+    tally = f"{flight.tally()} in the queue are {copies:,} MiB of copies on each of {tensor} ranks, and {reserved:,} MiB are free"
     evidence = (
         "SGLang 0.5.23, managers/schedule_batch.py: features are rebuilt on receipt unless the encoder is data parallel"
     )

@@ -49,10 +49,10 @@ def embedding_cache(context: Context, declared: Declared) -> Iterator[Setting]:
         total = budget(context, as_profiled(context, declared))
         room = None if total.free_mib is None else total.free_mib + total.embedding_cache_mib
         size = max(needed if room is None else min(needed, _whole_granules(room - total.kept_for_kv_mib(room))), least)
-        assert context.image is not None
+        assert context.in_flight is not None
         reason = (
-            f"{images_in_flight(context)} images of {context.image.tokens} tokens x "
-            f"{context.model.embedding_values_per_token:,} bf16 values need {needed:,} MiB"
+            f"{context.in_flight.token_sum()} x {context.model.embedding_values_per_token:,} bf16 values need "
+            f"{needed:,} MiB"
         )
         if size < needed:
             reason = (
@@ -70,11 +70,11 @@ def embedding_cache(context: Context, declared: Declared) -> Iterator[Setting]:
 
 
 def embeddings_mib(context: Context) -> int | None:
-    """MiB of the embeddings of all images in flight; None if something about them is unknown."""
-    images, image, values = images_in_flight(context), context.image, context.model.embedding_values_per_token
-    if images is None or image is None or values is None:
+    """MiB of the embeddings of all images and videos in flight; None if something about them is unknown."""
+    flight, values = context.in_flight, context.model.embedding_values_per_token
+    if flight is None or values is None:
         return None
-    return memory.round_up(images * image.tokens * values * 2 / memory.MIB, memory.POOL_GRANULE_MIB)
+    return memory.round_up(flight.tokens * values * 2 / memory.MIB, memory.POOL_GRANULE_MIB)
 
 
 def _whole_granules(mib: int) -> int:
@@ -108,12 +108,6 @@ def _process_config(context: Context) -> dict[str, Any] | None:
     if context.image is None or context.family is None or context.family.images is None:
         return None
     return context.family.images.enforcing(context.image)
-
-
-def images_in_flight(context: Context) -> int | None:
-    """Images that may wait or run at once; None if the concurrency is not declared."""
-    workload = context.spec.workload
-    return None if workload.concurrency is None else workload.concurrency * workload.images.per_request
 
 
 MULTIMODAL = "enable_multimodal"

@@ -1,0 +1,59 @@
+"""From the length, rate and size of a video to its frames, bytes and tokens: one module for each way in which the engine
+samples and resizes frames.
+
+Such a module has one pydantic model, a ``Sampling``: the parameters of a family's processor, as ``videos`` of the family's
+YAML gives them. ``algorithms.py`` knows them all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vlm_operator.sglang.images import CHANNELS, Image, Processing
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A video as a client sends it."""
+
+    seconds: int
+    frames_per_second: int
+    width: int
+    height: int
+
+    @property
+    def frames(self) -> int:
+        """All frames in the file."""
+        return self.seconds * self.frames_per_second
+
+    def decoded_bytes(self, sampled: int) -> int:
+        """Bytes of so many frames in the size of the file: whole frames are decoded before they are resized."""
+        return sampled * self.width * self.height * CHANNELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Video(Image):
+    """What the engine makes of one video of a request."""
+
+    frames: int
+    """Frames that the engine takes out of it."""
+    decoded_bytes: int
+    """Bytes of these frames before they are resized."""
+
+
+class Sampling(Processing, ABC):
+    """How one family's processor takes frames out of a video and resizes them."""
+
+    modality: ClassVar = "video"
+
+    @abstractmethod
+    def sample(self, clip: Clip, videos: int = 1) -> Video:
+        """One of ``videos`` equal videos of a request. Raises ValueError where the processor refuses such videos."""
+
+
+def evenly(total: int, count: int) -> list[int]:
+    """``count`` frames of ``total``, from the first to the last, rounded down: numpy's linspace as whole numbers."""
+    step = (total - 1) / (count - 1) if count > 1 else 0
+    return [total - 1 if i and i == count - 1 else int(i * step) for i in range(count)]

@@ -1,0 +1,15 @@
+"""Every way of sampling by its name, and how ``videos`` of a family's YAML becomes one."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from vlm_operator.sglang.images.algorithms import chosen
+from vlm_operator.sglang.videos import Sampling
+from vlm_operator.sglang.videos.qwen import Qwen
+
+SAMPLINGS: Final[Mapping[str, type[Sampling]]] = {kind.algorithm: kind for kind in (Qwen,)}
+
+
+def sampling(value: Any) -> Sampling:
+    """``videos`` as YAML has it."""
+    return value if isinstance(value, Sampling) else chosen(value, SAMPLINGS)

@@ -1,0 +1,140 @@
+"""Video arithmetic is the real processor's: tokens and bytes that SGLang's own processors make of videos."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vlm_operator.sglang.profiles import family_of
+from vlm_operator.sglang.videos import Clip, Sampling
+
+SEED = 1000
+CLIPS = 10
+WORKER = Path(__file__).with_name("video_worker.py")
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "SGLANG_PLUGINS": "none",
+    "CUDA_VISIBLE_DEVICES": "",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+QWEN_TOKENS = [
+    "<|endoftext|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>",
+    "<|audio_pad|>", "<|audio_start|>", "<|audio_end|>",
+]  # fmt: skip
+QWEN = {
+    "tokens": QWEN_TOKENS,
+    "ids": {
+        "image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>",
+    },
+    "placeholder": "<|vision_start|><|video_pad|><|vision_end|>",
+}  # fmt: skip
+SHAPE = {"merge_size": 2, "temporal_patch_size": 2, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+PIXELS = {"min_pixels": 3136, "max_pixels": 12845056}
+
+
+def qwen2(processor: str, patch: int) -> dict[str, Any]:
+    """The one file that Qwen2-VL publishes, for images and videos."""
+    kind = {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": processor}
+    return {"preprocessor_config.json": {**SHAPE, **kind, **PIXELS, "patch_size": patch}}
+
+
+def qwen3() -> dict[str, Any]:
+    shape = {**SHAPE, "patch_size": 16}
+    images = {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
+    return {
+        "preprocessor_config.json": {**shape, **images, "size": {"shortest_edge": 65536, "longest_edge": 16777216}},
+        "video_preprocessor_config.json": {
+            **shape,
+            "video_processor_type": "Qwen3VLVideoProcessor",
+            "size": {"shortest_edge": 4096, "longest_edge": 25165824},
+        },
+    }
+
+
+OMNI = {
+    "named": {
+        "image_token": "<|image_pad|>", "audio_token": "<|audio_pad|>", "video_token": "<|video_pad|>",
+        "vision_bos_token": "<|vision_start|>", "vision_eos_token": "<|vision_end|>",
+        "audio_bos_token": "<|audio_start|>", "audio_eos_token": "<|audio_end|>",
+    },
+    "ids_in": "thinker_config",
+}  # fmt: skip
+OMNI_FILES = qwen2("Qwen3OmniMoeProcessor", 16)
+OMNI_FILES["preprocessor_config.json"] |= {
+    "feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 128, "n_fft": 400,
+}  # fmt: skip
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Qwen2VLForConditionalGeneration": {
+        **QWEN, "config": {"model_type": "qwen2_vl"}, "files": qwen2("Qwen2VLProcessor", 14),
+    },
+    "Qwen2_5_VLForConditionalGeneration": {
+        **QWEN, "config": {"model_type": "qwen2_5_vl"}, "files": qwen2("Qwen2_5_VLProcessor", 14),
+    },
+    "Qwen3VLForConditionalGeneration": {**QWEN, "config": {"model_type": "qwen3_vl"}, "files": qwen3()},
+    "Qwen3VLMoeForConditionalGeneration": {**QWEN, "config": {"model_type": "qwen3_vl_moe"}, "files": qwen3()},
+    "Qwen3_5ForConditionalGeneration": {**QWEN, "config": {"model_type": "qwen3_5"}, "files": qwen3()},
+    "Qwen4ExpForConditionalGeneration": {**QWEN, "config": {"model_type": "qwen4_exp"}, "files": qwen3()},
+    "Qwen3OmniMoeForConditionalGeneration": {
+        **QWEN, **OMNI, "config": {"model_type": "qwen3_omni_moe"}, "files": OMNI_FILES,
+    },
+}  # fmt: skip
+# The user's own limits, for those families whose algorithm reads them.
+LIMITED: dict[str, list[dict[str, Any]]] = {
+    "qwen": [
+        {"fps": 1.0, "max_frames": 6}, {"nframes": 5}, {"max_pixels": 50_000}, {"min_pixels": 700_000},
+        {"total_pixels": 1_000_000, "min_pixels": 3136}, {"size": {"shortest_edge": 4096, "longest_edge": 1_000_000}},
+    ],
+}  # fmt: skip
+
+
+def clips() -> list[list[int]]:
+    """Seconds, frames per second, width, height."""
+    chance = random.Random(SEED)
+    return [
+        [chance.randint(2, 20), chance.randint(1, 30), chance.randint(16, 800), chance.randint(16, 800)]
+        for _ in range(CLIPS)
+    ]
+
+
+def sampling_of(architecture: str) -> Sampling:
+    family = family_of(architecture)
+    assert family is not None
+    assert family.videos is not None
+    return family.videos
+
+
+def cases_of(architecture: str) -> list[tuple[list[int], dict[str, Any]]]:
+    """Videos, with the user's limits for some."""
+    limits = LIMITED.get(sampling_of(architecture).algorithm, [])
+    return [*((clip, {}) for clip in clips()), *(([8, 25, 400, 300], each) for each in limits)]
+
+
+@pytest.fixture(scope="module")
+def answers(engine_site: Path) -> dict[str, Any]:
+    """What the processors make of them, all in one process: it takes long to start."""
+    request = {name: {**family, "architecture": name, "cases": cases_of(name)} for name, family in FAMILIES.items()}
+    done = subprocess.run(
+        [sys.executable, "-s", str(WORKER)],
+        input=json.dumps(request),
+        env=os.environ | OFFLINE | {"PYTHONPATH": str(engine_site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_tokens_and_bytes_of_videos_are_the_processor_s(architecture: str, answers: dict[str, Any]) -> None:
+    for (clip, limits), answer in zip(cases_of(architecture), answers[architecture], strict=True):
+        video = sampling_of(architecture).limited({"video": limits}).sample(Clip(*clip))
+        ours = {"prompt_tokens": video.prompt_tokens, "tokens": video.tokens, "bytes": video.bytes}
+        assert ours == answer, f"{clip} {limits}"

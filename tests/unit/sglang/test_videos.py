@@ -1,0 +1,118 @@
+"""Videos: what the engine makes of them, and what a plan does with it. The numbers are those of SGLang's own processors, which
+tests/conformance/test_videos.py runs."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.plan.builders import REFERENCE_WORKLOAD, plan, service
+
+from vlm_api.plan import Finding, ServingPlan
+from vlm_operator.errors import InvalidInput
+from vlm_operator.sglang.profiles import family_of, shipped
+from vlm_operator.sglang.videos import Clip, Sampling
+
+SHORT = {"seconds": 10, "framesPerSecond": 30, "width": 640, "height": 360}
+
+
+def sampling_of(architecture: str) -> Sampling:
+    family = family_of(architecture)
+    assert family is not None
+    assert family.videos is not None
+    return family.videos
+
+
+@pytest.mark.parametrize(
+    ("architecture", "size", "prompt_tokens", "tokens", "video_bytes"),
+    [
+        ("Qwen2VLForConditionalGeneration", (640, 360), 2992, 2990, 56_259_840),
+        ("Qwen2_5_VLForConditionalGeneration", (1280, 720), 7202, 7200, 135_475_200),
+        ("Qwen3VLForConditionalGeneration", (640, 360), 2282, 2200, 54_067_200),
+        ("Qwen3_5ForConditionalGeneration", (640, 360), 2282, 2200, 54_067_200),
+    ],
+)
+def test_ten_seconds_become_as_many_tokens_and_bytes_as_the_processor_makes_of_them(
+    architecture: str, size: tuple[int, int], prompt_tokens: int, tokens: int, video_bytes: int
+) -> None:
+    video = sampling_of(architecture).sample(Clip(10, 30, *size))
+    assert (video.frames, video.prompt_tokens, video.tokens, video.bytes) == (20, prompt_tokens, tokens, video_bytes)
+
+
+@given(
+    st.sampled_from([family.videos for family in shipped() if family.videos is not None]),
+    st.integers(1, 10_000), st.integers(1, 60), st.integers(16, 3000), st.integers(16, 3000),
+)  # fmt: skip
+def test_a_video_of_any_length_is_counted_or_refused_and_never_has_more_frames_than_the_file(
+    sampling: Sampling, seconds: int, rate: int, width: int, height: int
+) -> None:
+    clip = Clip(seconds, rate, width, height)
+    try:
+        video = sampling.sample(clip)
+    except ValueError:
+        return
+    assert 1 <= video.frames <= clip.frames
+    assert video.tokens > 0
+    assert video.kept_tokens < 1_000_000
+
+
+def planned(video: dict[str, Any] | None = None, model: dict[str, Any] | None = None, **spec: Any) -> ServingPlan:
+    workload = REFERENCE_WORKLOAD | {"concurrency": 16, "videos": SHORT if video is None else SHORT | video}
+    return plan(service(workload=workload, **spec, **({} if model is None else {"model": model})))
+
+
+def found(made: ServingPlan, reason: str) -> list[Finding]:
+    return [finding for finding in made.findings if finding.reason == reason]
+
+
+def test_a_plan_counts_videos_beside_images() -> None:
+    with_videos, without = planned(), plan(service(workload=REFERENCE_WORKLOAD | {"concurrency": 16}))
+    memory, before = with_videos.memory, without.memory
+    assert (memory.video_frames, memory.video_tokens, memory.video_prompt_tokens) == (20, 2200, 2282)
+    assert memory.video_bytes == 54_067_200
+    assert (memory.image_tokens, before.video_tokens) == (256, None)
+    assert (memory.host_memory_mib or 0) > (before.host_memory_mib or 0) + 16 * 51
+    pool = with_videos.setting("SGLANG_MM_FEATURE_CACHE_MB")
+    assert pool is not None
+    assert "(16 images x 6.000 MiB + 16 videos x 51.562 MiB) x 1.1 = 1,024 MiB" in pool.reason
+
+
+def test_many_videos_fill_dev_shm_and_the_pool_is_capped_with_both_named() -> None:
+    made = planned({"seconds": 600, "width": 1280, "height": 720, "perRequest": 4})
+    assert (made.memory.shared_memory_mib or 0) > 16 * 4 * (made.memory.video_bytes or 0) / 2**20
+    (capped,) = found(made, "FeaturePoolCapped")
+    assert "the images and videos of" in capped.message
+    assert "smaller images and videos" in capped.message
+
+
+def test_a_request_that_is_longer_than_the_context_with_its_videos_is_told() -> None:
+    settings = {"settings": {"context_length": 2048}}
+    (short,) = found(planned(engine=settings), "ContextTooShort")
+    assert "a declared request has 2,796 tokens with its images and videos" in short.message
+
+
+def test_the_user_s_limits_of_videos_count() -> None:
+    fewer = planned(engine={"settings": {"mm_process_config": {"video": {"fps": 1, "max_frames": 6}}}})
+    assert fewer.memory.video_frames == 6
+
+
+def test_a_video_that_the_processor_refuses_is_refused_as_input() -> None:
+    with pytest.raises(InvalidInput, match="the engine refuses such videos") as refused:
+        planned({"seconds": 1, "framesPerSecond": 1})
+    assert refused.value.path == "spec.workload.videos"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "reason", "says"),
+    [
+        ("OursForConditionalGeneration", "VideosNotCounted", "its family is unknown"),
+        ("InternS2PreviewForConditionalGeneration", "VideosNotCounted", "IndexError"),
+        ("Qwen3VLForConditionalGeneration", None, ""),
+    ],
+)
+def test_videos_that_are_not_counted_are_said(architecture: str, reason: str | None, says: str) -> None:
+    made = planned(model={"uri": "pvc://models/ours", "architecture": architecture, "parametersBillion": 8})
+    messages = [finding.message for finding in made.findings if finding.reason.startswith("Videos")]
+    assert len(messages) == (reason is not None)
+    assert all(says in message for message in messages)
+    assert (made.memory.video_tokens is None) == (reason is not None)
