@@ -294,6 +294,7 @@ class FindingReason(str, Enum):
     IMAGES_NOT_ENFORCED = "ImagesNotEnforced", About.ENGINE, "The release has no flag that limits images."
     VIDEOS_NOT_TAKEN = "VideosNotTaken", About.ENGINE, "Videos are declared, and the engine takes none for this model."
     IMAGES_REFUSED = "ImagesRefused", About.ENGINE, "The engine refuses the declared number of images."
+    VIDEOS_REFUSED = "VideosRefused", About.ENGINE, "The engine refuses the declared number of videos."
     CONTEXT_TOO_SHORT = "ContextTooShort", About.ENGINE, "The engine refuses requests of the declared length."
     CONTEXT_TOO_LONG = "ContextTooLong", About.ENGINE, "The engine would not start with a context above the model's own."
     TENSOR_RANKS_UNBALANCED = "TensorRanksUnbalanced", About.ENGINE, "The feature pool makes a check of the engine fail."

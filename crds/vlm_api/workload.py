@@ -38,11 +38,11 @@ class Images(ApiModel):
     """``SingleUse``: each image is sent once. ``Repeated``: the same images are sent again, so caches help. ``Unknown`` is
     planned like ``SingleUse``, as the engine assumes."""
     enforce: StrictBool = False
-    """If true, the engine rejects requests with more or larger images than declared here."""
+    """If true, the engine rejects requests with more or larger images, or with more videos, than ``spec.workload`` declares."""
 
 
 class Videos(ApiModel):
-    """The videos of a typical request. If ``spec.workload`` has none, none are expected."""
+    """The videos of a typical request."""
 
     per_request: Annotated[int, between(1, 64)] = 1
     """Videos in one request."""
@@ -70,4 +70,4 @@ class Workload(ApiModel):
     images: Images = Images()
     """The images of a typical request."""
     videos: Videos | None = None
-    """The videos of a typical request. Limited by ``images.enforce`` too."""
+    """The videos of a typical request. If unset, none are expected."""

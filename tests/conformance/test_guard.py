@@ -57,7 +57,7 @@ def ask(request: pytest.FixtureRequest, site: str) -> Iterator[Ask]:
         "AUTH_KEY": KEY,
         "VLMSERVE_GUARD_PORT": str(port),
         "VLMSERVE_GUARD_KEY_SHA256": hashlib.sha256(KEY.encode()).hexdigest(),
-        "VLMSERVE_GUARD_LIMITS": "1000,2,5000,8000",
+        "VLMSERVE_GUARD_LIMITS": "1000,2,5000,8000,1",
         "FORWARDED_ALLOW_IPS": "*",
         "SGLANG_HTTP_SERVER_APP_PATH": "guard_server:app",
     }

@@ -74,7 +74,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     # The traffic
     traffic.request_length,
     traffic.context_length,
-    traffic.images_per_request,
+    traffic.media_per_request,
     videos.videos,
     traffic.images_enforced,
     # The pods

@@ -9,7 +9,7 @@ from vlm_api.spec import Tuning
 from vlm_operator.checks.types import CheckInput, ScaleInput
 from vlm_operator.sglang.budget import request_length as longest_request
 from vlm_operator.sglang.context import Context
-from vlm_operator.sglang.rules.traffic import image_limits
+from vlm_operator.sglang.rules import traffic as rules
 
 # The engine takes a context_length above the model's only with it (configs/model_config.py).
 LONGER_CONTEXT: Final = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
@@ -69,18 +69,20 @@ def _own_length(plan: CheckInput) -> int | None:
     return None if changed is not None else plan.context.model.context_length
 
 
-def images_per_request(plan: CheckInput) -> Iterator[Finding]:
-    """Requests with more images than the user's limit."""
+def media_per_request(plan: CheckInput) -> Iterator[Finding]:
+    """Requests with more images or videos than the user's limit."""
     limits = plan.context.choices.settings.get("limit_mm_data_per_request")
-    allowed = limits.value.get("image") if limits is not None and plan.context.tuned else None
-    declared = plan.context.spec.workload.images.per_request
-    if limits is not None and allowed is not None and allowed < declared:
-        yield warning(
-            FindingReason.IMAGES_REFUSED,
-            f"declared requests have {declared} images and the engine is set to accept {allowed}, so it refuses such requests; "
-            "raise the limit, or lower workload.images.perRequest",
-            limits.path,
-        )
+    if limits is None or not plan.context.tuned:
+        return
+    for noun, declared in rules.media_per_request(plan.context).items():
+        allowed = limits.value.get(noun)
+        if allowed is not None and allowed < declared:
+            yield warning(
+                FindingReason.IMAGES_REFUSED if noun == "image" else FindingReason.VIDEOS_REFUSED,
+                f"declared requests have {declared} {noun}s and the engine is set to accept {allowed}, so it refuses such "
+                f"requests; raise the limit, or lower workload.{noun}s.perRequest",
+                limits.path,
+            )
 
 
 def images_enforced(plan: CheckInput) -> Iterator[Finding]:
@@ -88,7 +90,7 @@ def images_enforced(plan: CheckInput) -> Iterator[Finding]:
     context = plan.context
     if not (context.tuned and context.spec.workload.images.enforce):
         return
-    for name, value, _ in image_limits(context):
+    for name, value, _ in rules.image_limits(context):
         if value is not None and not context.knows(name):
             yield warning(
                 FindingReason.IMAGES_NOT_ENFORCED,

@@ -138,8 +138,8 @@ def plan_runtime(image: str, context: Context) -> PlanRuntime:
     start = startup_budget(spec.model.uri, memory.weights_mib(context.model, 1), spec.multinode.node_count)
     capability = gpu.compute_capability if gpu else None
     allowed = context.choices.settings.get("limit_mm_data_per_request")
-    engines = allowed.value.get("image") if allowed is not None and isinstance(allowed.value, dict) else None
-    limits = request_limits(spec.workload.images, engines if isinstance(engines, int) else None)
+    given = allowed.value if allowed is not None and isinstance(allowed.value, dict) else {}
+    limits = request_limits(spec.workload, {key: value for key, value in given.items() if isinstance(value, int)})
     return PlanRuntime(
         image=image,
         served_model_name=context.served_model_name,

@@ -122,7 +122,7 @@ def engine_command(
     listening_port, address = _port(option(args, "--port")), loopback_of(option(args, "--host") or "")
     env[ENV_GUARD] = str(listening_port)
     limits = plan.runtime.limits or RequestLimits()
-    env[ENV_LIMITS] = ",".join(map(str, (limits.body_bytes, limits.images, limits.image_pixels, limits.request_pixels)))
+    env[ENV_LIMITS] = ",".join(str(number) for _, number in limits)
     env |= _bypass_proxy(env, address)
     return EngineCommand(
         argv=(*launcher, *args),

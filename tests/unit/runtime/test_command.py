@@ -50,9 +50,9 @@ def test_the_api_key_becomes_a_flag_and_leaves_the_environment() -> None:
 
 
 def test_the_guard_is_told_the_plans_limits_or_the_usual_ones() -> None:
-    assert command().env["VLMSERVE_GUARD_LIMITS"] == f"{64 << 20},32,100000000,400000000"
+    assert command().env["VLMSERVE_GUARD_LIMITS"] == f"{64 << 20},32,100000000,400000000,8"
     limits = RequestLimits(images=3, image_pixels=5)
-    assert command(runtime={"limits": limits}).env["VLMSERVE_GUARD_LIMITS"] == f"{64 << 20},3,5,400000000"
+    assert command(runtime={"limits": limits}).env["VLMSERVE_GUARD_LIMITS"] == f"{64 << 20},3,5,400000000,8"
 
 
 @pytest.mark.parametrize("args", [["--api-key", "mine"], ["--api-key=mine"]])

@@ -15,13 +15,13 @@ import pytest
 from PIL import Image
 
 from vlm_api.limits import RequestLimits, request_limits
-from vlm_api.workload import Images
+from vlm_api.workload import Images, Videos, Workload
 from vlm_runtime.sglang.inside.body_limit import BodyLimit
 from vlm_runtime.sglang.inside.image_size import UnreadableImage, pixels_of
 from vlm_runtime.sglang.inside.limits import Limits, fetching, limit_fetched, limits_of_environment
 from vlm_runtime.sglang.inside.media_files import refusing
 
-LIMITS = Limits(body_bytes=100, images=2, image_pixels=5_000, request_pixels=8_000)
+LIMITS = Limits(body_bytes=100, images=2, image_pixels=5_000, request_pixels=8_000, videos=1)
 
 
 def encoded(format: str, size: tuple[int, int], **options: Any) -> bytes:
@@ -165,23 +165,52 @@ def test_a_body_ends_at_its_limit() -> None:
         assert "may have 100 bytes" in json.loads(sent[1]["body"])["error"]["message"]
 
 
+def limits_of(**images: Any) -> RequestLimits:
+    return request_limits(Workload(images=Images(**images)))
+
+
 def test_limits_are_four_times_what_is_declared_and_never_below_the_usual() -> None:
     usual = RequestLimits()
     assert (usual.body_bytes, usual.images, usual.image_pixels) == (64 << 20, 32, 100_000_000)
-    assert request_limits(Images()) == request_limits(Images(per_request=8, width=512, height=512)) == usual
-    large = request_limits(Images(per_request=20, width=6000, height=6000))
+    assert limits_of() == limits_of(per_request=8, width=512, height=512) == usual
+    large = limits_of(per_request=20, width=6000, height=6000)
     assert large == RequestLimits(
         body_bytes=4 * 20 * 36_000_000 * 4, images=80, image_pixels=144_000_000, request_pixels=4 * 20 * 36_000_000
     )
-    assert request_limits(Images(), engines_images=50).images == 50
-    exact = request_limits(Images(per_request=2, width=512, height=256, enforce=True), engines_images=50)
-    assert exact == RequestLimits(images=2, image_pixels=512 * 256, request_pixels=2 * 512 * 256)
-    assert request_limits(Images(enforce=True)) == RequestLimits(images=1)
+    own = request_limits(Workload(), {"image": 50, "video": 9})
+    assert (own.images, own.videos) == (50, 9)
+    exact = request_limits(Workload(images=Images(per_request=2, width=512, height=256, enforce=True)), {"image": 50})
+    assert exact == RequestLimits(images=2, image_pixels=512 * 256, request_pixels=2 * 512 * 256, videos=0)
+    assert limits_of(enforce=True) == RequestLimits(images=1, videos=0)
+
+
+def test_declared_videos_raise_the_limits_of_number_and_body_and_are_exact_if_enforced() -> None:
+    clip = Videos(per_request=3, seconds=60, frames_per_second=30, width=1920, height=1080)
+    usual = request_limits(Workload(videos=clip))
+    assert usual == RequestLimits(body_bytes=4 * 3 * 60 * 30 * 1920 * 1080 // 6, videos=12)
+    assert request_limits(Workload(videos=clip, images=Images(enforce=True))).videos == 3
+
+
+def test_more_videos_than_the_limit_are_refused_and_a_list_of_frames_is_one_video() -> None:
+    for videos in ("data:a", ["data:a"], [["data:a", "data:b"]], [], None):
+        LIMITS.refuse_videos(videos)
+    with pytest.raises(
+        ValueError, match=r"has 2 videos, and the service accepts 1: .* spec\.workload\.videos\.perRequest"
+    ):
+        LIMITS.refuse_videos(["data:a", "data:b"])
+
+
+def test_the_hook_counts_a_request_s_videos() -> None:
+    async def original(**_: Any) -> None: ...
+
+    request = SimpleNamespace(video_data=["data:video/mp4;base64,AA", "data:video/mp4;base64,AA"])
+    with pytest.raises(ValueError, match="the service accepts 1"):
+        asyncio.run(refusing(original, LIMITS)(image_data=None, request_obj=request))
 
 
 def test_the_plugin_reads_what_the_runtime_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLMSERVE_GUARD_LIMITS", raising=False)
     assert limits_of_environment() is None
-    monkeypatch.setenv("VLMSERVE_GUARD_LIMITS", "1,2,3,4")
-    assert limits_of_environment() == Limits(1, 2, 3, 4)
+    monkeypatch.setenv("VLMSERVE_GUARD_LIMITS", "1,2,3,4,5")
+    assert limits_of_environment() == Limits(1, 2, 3, 4, 5)
     assert tuple(RequestLimits.model_fields) == Limits._fields

@@ -376,7 +376,7 @@ def test_the_running_limit_that_speculative_decoding_brings_is_expected_where_no
 
 def test_enforced_images_become_limits_of_the_engine():
     told = values(plan(service(workload=images(enforce=True, perRequest=2))))
-    assert told["limit_mm_data_per_request"] == {"image": 2}
+    assert told["limit_mm_data_per_request"] == {"image": 2, "video": 0}
     assert told["mm_process_config"] == {"image": {"size": {"shortest_edge": 65_536, "longest_edge": 262_144}}}
 
 
@@ -519,6 +519,6 @@ def test_the_plan_says_what_a_request_may_bring_only_where_it_is_not_usual():
     assert plan(service(workload={"images": {"perRequest": 8, "width": 512, "height": 512}})).runtime.limits is None
     assert plan(service(workload={"images": {"perRequest": 9}})).runtime.limits == RequestLimits(images=36)
     exact = plan(service(workload={"images": {"perRequest": 2, "width": 512, "height": 256, "enforce": True}}))
-    assert exact.runtime.limits == RequestLimits(images=2, image_pixels=131_072, request_pixels=262_144)
+    assert exact.runtime.limits == RequestLimits(images=2, image_pixels=131_072, request_pixels=262_144, videos=0)
     allowed = {"settings": {"limit_mm_data_per_request": {"image": 64}}}
     assert plan(service(engine=allowed)).runtime.limits == RequestLimits(images=64)

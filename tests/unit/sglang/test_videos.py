@@ -116,3 +116,22 @@ def test_videos_that_are_not_counted_are_said(architecture: str, reason: str | N
     assert len(messages) == (reason is not None)
     assert all(says in message for message in messages)
     assert (made.memory.video_tokens is None) == (reason is not None)
+
+
+def test_enforced_workloads_limit_the_videos_of_a_request() -> None:
+    images = REFERENCE_WORKLOAD["images"] | {"enforce": True}
+    made = plan(service(workload=REFERENCE_WORKLOAD | {"images": images, "videos": SHORT | {"perRequest": 3}}))
+    limit = made.setting("limit_mm_data_per_request")
+    assert limit is not None
+    assert (limit.value, limit.reason) == (
+        {"image": 1, "video": 3},
+        "workload.images.enforce: at most 1 images and 3 videos a request",
+    )
+    assert made.runtime.limits is not None
+    assert made.runtime.limits.videos == 3
+
+
+def test_a_user_s_limit_below_the_declared_videos_is_told() -> None:
+    made = planned({"perRequest": 3}, engine={"settings": {"limit_mm_data_per_request": {"video": 2}}})
+    (refused,) = found(made, "VideosRefused")
+    assert "declared requests have 3 videos and the engine is set to accept 2" in refused.message

@@ -97,11 +97,18 @@ def enforced_limits(context: Context, declared: Declared) -> Iterator[Setting]:
 
 def image_limits(context: Context) -> tuple[tuple[str, dict[str, Any] | None, str], ...]:
     """(setting, value or None if unknown, reason) of what enforces the declared images."""
-    images = context.spec.workload.images.per_request
+    images, videos = media_per_request(context).values()
+    limit, reason = {"image": images, "video": videos}, f"at most {images} images and {videos or 'no'} videos a request"
     return (
-        ("limit_mm_data_per_request", {"image": images}, f"at most {images} images a request"),
+        ("limit_mm_data_per_request", limit, reason),
         ("mm_process_config", _process_config(context), "larger images are scaled down to the declared size"),
     )
+
+
+def media_per_request(context: Context) -> dict[str, int]:
+    """How many images and videos a declared request has, by the engine's names for them."""
+    workload = context.spec.workload
+    return {"image": workload.images.per_request, "video": workload.videos.per_request if workload.videos else 0}
 
 
 def _process_config(context: Context) -> dict[str, Any] | None:

@@ -20,6 +20,17 @@ class Limits(NamedTuple):
     images: int
     image_pixels: int
     request_pixels: int
+    videos: int
+
+    def refuse_videos(self, videos: Any) -> None:
+        """Raises ValueError for too many videos."""
+        # A list within the list holds the frames of one video.
+        count = len(videos) if isinstance(videos, list | tuple) else int(videos is not None)
+        if count > self.videos:
+            raise ValueError(
+                f"the request has {count} videos, and the service accepts {self.videos}: send fewer, or raise "
+                "spec.workload.videos.perRequest"
+            )
 
     def refuse_images(self, images: Any, sources: Iterable[str | bytes]) -> None:
         """Raises ValueError for too many images, or too large ones among those that the request itself carries."""

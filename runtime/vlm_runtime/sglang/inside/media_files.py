@@ -47,7 +47,7 @@ def refuse_media() -> None:
 def refusing(
     original: Callable[..., Awaitable[Any]], limits: Limits | None = None, *, allow_files: bool = False
 ) -> Callable[..., Awaitable[Any]]:
-    """The method, raising ValueError for a path, and for images beyond the limits; SGLang answers that with 400."""
+    """The method, raising ValueError for a path, and for images and videos beyond the limits; SGLang answers that with 400."""
 
     async def process(*args: Any, **kwargs: Any) -> Any:
         images = kwargs.get("image_data", args[0] if args else None)
@@ -61,6 +61,7 @@ def refusing(
                 raise ValueError(_BAD_SCHEME)
         if limits is not None:
             limits.refuse_images(images, sources(images))
+            limits.refuse_videos(getattr(kwargs.get("request_obj"), "video_data", None))
         return await original(*args, **kwargs)
 
     return process
