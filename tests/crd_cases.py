@@ -133,6 +133,14 @@ RIGHT = (
         "a template with merge directives",
         {"template": {"spec": {"volumes": [{"name": "x", "$patch": "delete"}], "nodeSelector": {"a": None}}}},
     ),
+    Right("pools", {"pools": [{"name": "main", "replicas": 2}, {"name": "l40s", "scaling": {"maxReplicas": 4}}]}),
+    Right("no pools", {"pools": []}),
+    Right(
+        "a pool that says one field of many",
+        {"pools": [{"name": "a", "parallelism": {"tensor": 2}, "model": {"name": "m"}}]},
+    ),
+    Right("eight pools", {"pools": [{"name": f"p{number}"} for number in range(8)]}),
+    Right("a service and a pool with 40 characters together", {"pools": [{"name": "p" * 12}]}, name="a" * 28),
     Right("fields that are null count as left out", {"replicas": None, "scaling": None, "workload": {"images": None}}),
 )
 
@@ -147,6 +155,53 @@ WRONG = (
         {"replicas": 2, "scaling": {"maxReplicas": 4}},
         "spec.replicas",
         "replicas and scaling are mutually exclusive: remove one of them",
+    ),
+    Wrong(
+        "replicas beside pools",
+        {"replicas": 2, "pools": [{"name": "main"}]},
+        "spec.pools",
+        "with pools, each pool has replicas or scaling of its own: move them into spec.pools",
+    ),
+    Wrong(
+        "scaling beside pools",
+        {"scaling": {"maxReplicas": 2}, "pools": [{"name": "main"}]},
+        "spec.pools",
+        "with pools, each pool has replicas or scaling of its own: move them into spec.pools",
+    ),
+    Wrong(
+        "replicas and scaling of a pool",
+        {"pools": [{"name": "main", "replicas": 1, "scaling": {"maxReplicas": 4}}]},
+        "spec.pools[0].replicas",
+        "replicas and scaling are mutually exclusive: remove one of them",
+    ),
+    Wrong("two pools of one name", {"pools": [{"name": "a"}, {"name": "a"}]}, "spec.pools"),
+    Wrong("a pool without a name", {"pools": [{"replicas": 1}]}, "spec.pools[0].name"),
+    Wrong(
+        "a pool whose name others of our objects have",
+        {"pools": [{"name": "router"}]},
+        "spec.pools[0].name",
+        "router, group, plan, vlm, inspect are names of the operator's own objects: choose another name",
+    ),
+    Wrong("a pool's name of 13 characters", {"pools": [{"name": "p" * 13}]}, "spec.pools[0].name"),
+    Wrong("nine pools", {"pools": [{"name": f"p{number}"} for number in range(9)]}, "spec.pools"),
+    Wrong(
+        "a service and a pool with 41 characters together",
+        {"pools": [{"name": "p" * 12}, {"name": "main"}]},
+        "spec.pools",
+        "the names of the service and of a pool must have at most 40 characters together, but the service has 29 and its "
+        "longest pool 12: shorten one of them",
+        name="a" * 29,
+    ),
+    Wrong(
+        "a pool's field that is out of bounds",
+        {"pools": [{"name": "a", "parallelism": {"tensor": 0}}]},
+        "spec.pools[0].parallelism.tensor",
+    ),
+    Wrong(
+        "a pool's model that is no model",
+        {"pools": [{"name": "a", "model": {"uri": "Qwen/Qwen3-VL"}}]},
+        "spec.pools[0].model.uri",
+        "must be hf://ORG/NAME or hf://NAME (revision in spec.model.revision), pvc://CLAIM/PATH, oci://IMAGE or file:///PATH",
     ),
     Wrong(
         "bounds of scaling that are crossed",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     PlainValidator,
     WithJsonSchema,
+    create_model,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -75,6 +76,30 @@ class ApiModel(BaseModel):
     def to_api(self) -> dict[str, Any]:
         """The value as in a manifest: camelCase, JSON types, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+Model = TypeVar("Model", bound=ApiModel)
+
+if TYPE_CHECKING:
+    Partial = Annotated[Model, ...]
+else:
+
+    class Partial:
+        """``Partial[Engine]``: the fields of a type, none of them required and none with a default.
+
+        What is unset is taken from somewhere else. A default here would be written by the API server and look like a choice.
+        """
+
+        def __class_getitem__(cls, model: type[ApiModel]) -> type[ApiModel]:
+            """The type, made of the fields' own annotations. Rules about several fields are left out: they hold for the whole."""
+            fields = {
+                name: (
+                    Annotated[(info.annotation, *info.metadata, "")] | None,
+                    Field(None, description=info.description),
+                )
+                for name, info in model.model_fields.items()
+            }
+            return create_model(f"Partial{model.__name__}", __base__=ApiModel, __doc__=model.__doc__, **fields)
 
 
 # A size in bytes as a Kubernetes quantity, above zero. No m, u and n: fractions of a byte are always a mistake.

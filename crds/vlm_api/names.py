@@ -22,6 +22,8 @@ LABEL_POOL: Final = f"{GROUP}/pool"
 LABEL_ROLE: Final = f"{GROUP}/role"
 # The pool of a service that names none.
 MAIN_POOL: Final = "main"
+# No pool may have these names: other objects of a service are called NAME-plan-HASH, NAME-group and so on.
+RESERVED_POOLS: Final = ("router", "group", "plan", "vlm", "inspect")
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 # The kind that runs one replica on several nodes.

@@ -112,7 +112,7 @@ TYPES = {
 
 def _given(value: Any, path: str) -> str:
     """``is "20GB", but `` if the value can be shown."""
-    if path.startswith(SENSITIVE) or isinstance(value, (dict, list)):
+    if re.sub(r"^spec\.pools\[\d+\]", "spec", path).startswith(SENSITIVE) or isinstance(value, (dict, list)):
         return ""
     shown = without_credentials(json.dumps(value, ensure_ascii=False, default=str))
     return f"is {shown}, but " if len(shown) <= MAX_SHOWN else ""

@@ -6,122 +6,19 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
-from vlm_api.base import (
-    IMAGE,
-    NO_PARENT,
-    ApiModel,
-    Matches,
-    Name,
-    Quantity,
-    Rule,
-    Surge,
-    Unavailable,
-    UniqueBy,
-    between,
-)
+from vlm_api.base import ApiModel, Matches, Quantity, Rule, UniqueBy, between
 from vlm_api.engine import Engine, EnvVar, Tuning
 from vlm_api.hardware import Device, Hardware, Multinode, Parallelism
+from vlm_api.model import ModelSpec, SecretKeyRef
+from vlm_api.pools import MAX_POOLS, PoolSpec
+from vlm_api.scaling import RolloutStrategy, Scaling
 from vlm_api.template import PodTemplate
 from vlm_api.workload import Images, Reuse, Workload
 
 __all__ = [
-    "Device", "Engine", "EnvVar", "Hardware", "Images", "Metrics", "ModelSpec", "Multinode", "Parallelism",
+    "Device", "Engine", "EnvVar", "Hardware", "Images", "Metrics", "ModelSpec", "Multinode", "Parallelism", "PoolSpec",
     "Reuse", "RolloutStrategy", "Scaling", "SecretKeyRef", "Security", "Tuning", "VLMServiceSpec", "Workload",
 ]  # fmt: skip
-
-MODEL_URI = (
-    r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?"
-    r"|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/[^\s]*)?"
-    rf"|oci://{IMAGE}"
-    r"|file:///[^\s]*)$"
-)
-
-
-class SecretKeyRef(ApiModel):
-    """One key of a Secret in the service's namespace."""
-
-    name: Name
-    """The Secret's name."""
-    key: Annotated[
-        str,
-        Field(min_length=1, max_length=253),
-        Matches(r"^[-._a-zA-Z0-9]+$", "must be a key of a Secret: letters, digits, '-', '_' and '.'"),
-    ]
-    """The key inside the Secret."""
-
-
-class ModelSpec(ApiModel):
-    """The model and the location of its files."""
-
-    uri: Annotated[
-        str,
-        Field(min_length=1, max_length=1024),
-        Matches(
-            MODEL_URI,
-            "must be hf://ORG/NAME or hf://NAME (revision in spec.model.revision), pvc://CLAIM/PATH, oci://IMAGE or "
-            "file:///PATH",
-        ),
-        Matches(NO_PARENT, "must not contain .. in its path: write the resolved path"),
-    ]
-    """Location of the model: ``hf://ORG/NAME`` or ``hf://NAME`` (a Hugging Face id), ``pvc://CLAIM/PATH``, ``oci://IMAGE``
-    (an image volume) or ``file:///PATH`` (a path inside the pod)."""
-    revision: (
-        Annotated[
-            str,
-            Field(min_length=1, max_length=253),
-            Matches(r"^[^-\s][^\s]*$", "must not contain spaces or begin with '-'"),
-        ]
-        | None
-    ) = None
-    """Branch, tag or commit of a hub model. Default: the hub's default branch."""
-    name: (
-        Annotated[
-            str,
-            Field(min_length=1, max_length=253),
-            Matches(
-                r"^[^-:\s][^:\s]*$",
-                "must not contain spaces or colons (a colon separates the adapter's name) or begin with '-'",
-            ),
-        ]
-        | None
-    ) = None
-    """The model name in requests. Default: the service's name."""
-    architecture: (
-        Annotated[
-            str,
-            Field(min_length=1, max_length=128),
-            Matches(r"^[A-Za-z0-9_]+$", "must be a class name such as Qwen3VLForConditionalGeneration"),
-        ]
-        | None
-    ) = None
-    """The first entry of ``architectures`` in the model's config.json. Default: detected."""
-    parameters_billion: Annotated[int, between(1, 100_000)] | None = None
-    """The number of parameters in billions, rounded up. Default: detected."""
-    token_secret_ref: SecretKeyRef | None = None
-    """The Secret with the Hugging Face token, for gated and private models."""
-    cache_claim: Name | None = None
-    """A PersistentVolumeClaim that caches downloaded weights. Default: an emptyDir, so each pod downloads them again."""
-
-
-class Scaling(ApiModel):
-    """Autoscaling by requests in flight. Mutually exclusive with ``replicas``."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="self.minReplicas <= self.maxReplicas",
-            message="minReplicas must not be greater than maxReplicas: lower minReplicas or raise maxReplicas",
-            holds=lambda s: s.min_replicas <= s.max_replicas,
-            field="minReplicas",
-        ),
-    )
-
-    min_replicas: Annotated[int, between(1, 1000)] = 1
-    """Minimum number of replicas."""
-    max_replicas: Annotated[int, between(1, 1000)]
-    """Maximum number of replicas."""
-    target_in_flight: Annotated[int, between(1, 100_000)] | None = None
-    """Target number of requests in flight per replica. Default: 80% of ``workload.concurrency``, or 32 if that is unset."""
-
 
 MediaDomain = Annotated[
     str,
@@ -143,24 +40,6 @@ class Security(ApiModel):
     network_policy: StrictBool = True
     """If true, a NetworkPolicy limits egress to DNS, public addresses on ports 80 and 443, and what this spec names. Other
     addresses in the cluster and the cloud's metadata service are blocked. If false, no NetworkPolicy is created."""
-
-
-class RolloutStrategy(ApiModel):
-    """How a rollout replaces pods. By default the old pod is stopped first, because a spare GPU is rare."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="!(string(self.maxSurge) in ['0', '0%'] && string(self.maxUnavailable) in ['0', '0%'])",
-            message="maxSurge and maxUnavailable must not both be zero: raise one of them, or no pod can be replaced",
-            holds=lambda s: not (str(s.max_surge) in ("0", "0%") and str(s.max_unavailable) in ("0", "0%")),
-            field="maxSurge",
-        ),
-    )
-
-    max_surge: Surge = 0
-    """Pods above the desired number during a rollout: a number or a percentage."""
-    max_unavailable: Unavailable = 1
-    """Pods that may be unavailable during a rollout: a number or a percentage."""
 
 
 class Metrics(ApiModel):
@@ -215,6 +94,15 @@ class VLMServiceSpec(ApiModel):
             holds=lambda s: s.hardware.device != Device.CPU or s.multinode.node_count == 1 or s.parallelism.tensor > 1,
             field="multinode.nodeCount",
         ),
+        Rule(
+            cel=(
+                "!has(self.pools) || self.pools.size() == 0 || "
+                "(!has(self.scaling) && (!has(self.replicas) || self.replicas == 1))"
+            ),
+            message="with pools, each pool has replicas or scaling of its own: move them into spec.pools",
+            holds=lambda s: not s.pools or (s.scaling is None and s.replicas in (None, 1)),
+            field="pools",
+        ),
     )
 
     model: ModelSpec
@@ -263,3 +151,5 @@ class VLMServiceSpec(ApiModel):
     """A core/v1 PodTemplateSpec, strategically merged over the operator's. The engine's container is ``main``."""
     suspend: StrictBool = False
     """If true, there are no pods, but the plan is still made and shown."""
+    pools: Annotated[list[PoolSpec], Field(max_length=MAX_POOLS), UniqueBy("name")] = []
+    """Groups of equal replicas behind the service's address. Default: one pool, made of the fields above."""

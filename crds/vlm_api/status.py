@@ -9,10 +9,14 @@ from pydantic import Field
 from vlm_api.base import ApiModel, Json, Rule, UniqueBy
 from vlm_api.inspection import Inspection
 from vlm_api.names import KIND
-from vlm_api.plan import Finding, PlanEngine, PlanHardware, PlanMemory, PlanResources, Setting
+from vlm_api.plan import MAX_SHORT, Finding, PlanEngine, PlanHardware, PlanMemory, PlanResources, Role, Setting
+from vlm_api.pools import MAX_POOLS
 from vlm_api.spec import VLMServiceSpec
 
 MAX_MESSAGE: Final = 32_768
+# Of a service and a pool together: objects of the pool are called NAME-POOL.
+MAX_POOL_NAME: Final = 40
+_POOL_NAMES: Final = f"the names of the service and of a pool must have at most {MAX_POOL_NAME} characters together"
 MAX_LISTED: Final = 256
 MAX_PHASES: Final = 16
 SERVICE_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
@@ -161,6 +165,35 @@ class Benchmark(ApiModel):
     """99th percentile of TPOT."""
 
 
+class PoolStatus(ApiModel):
+    """The observed state of a pool."""
+
+    name: Annotated[str, Field(max_length=12)]
+    """The pool."""
+    role: Role = Role.SERVE
+    """What its pods do."""
+    desired_replicas: int | None = None
+    """Desired replicas, from the spec or the autoscaler."""
+    replicas: int | None = None
+    """Existing replicas."""
+    ready_replicas: int | None = None
+    """Replicas that answer requests."""
+    updated_replicas: int | None = None
+    """Replicas that run the pool's plan."""
+    available_replicas: int | None = None
+    """Replicas that have been ready for long enough to count as available."""
+    plan: str = ""
+    """The hash of its plan."""
+    product: Annotated[str, Field(max_length=MAX_SHORT)] | None = None
+    """The GPU that the plan is for."""
+    reason: Annotated[str, Field(max_length=1024)] = ""
+    """The reason of its condition Ready."""
+    message: Annotated[str, Field(max_length=MAX_SHORT)] = ""
+    """The message of that condition, cut short."""
+    model: Inspection | None = None
+    """Facts read from the files of the pool's model, if it is another one than ``status.model`` describes."""
+
+
 class VLMServiceStatus(ApiModel):
     """The observed state of a service."""
 
@@ -192,6 +225,8 @@ class VLMServiceStatus(ApiModel):
     """The settings that the running engine reports, and how they differ from the plan."""
     benchmark: Benchmark | None = None
     """The last result of `kubectl vlm bench`, which writes it."""
+    pools: Annotated[list[PoolStatus], Field(max_length=MAX_POOLS), UniqueBy("name")] = []
+    """The pools, if the spec has ``pools``. The fields above are of pool ``main``, else of the first, and sums."""
 
 
 class VLMService(ApiModel):
@@ -204,6 +239,24 @@ class VLMService(ApiModel):
             sentence=lambda s: _name_sentence(s.metadata),
             holds=lambda s: _is_service_name(s.metadata.get("name", "")),
             field="metadata.name",
+        ),
+        Rule(
+            cel=(
+                f"!has(self.spec.pools) || self.spec.pools.all(p, self.metadata.name.size() + p.name.size() <= {MAX_POOL_NAME})"
+            ),
+            message=f"{_POOL_NAMES}: shorten one of them",
+            message_cel=(
+                f"'{_POOL_NAMES}, but the service has %d and its longest pool %d: shorten one of them'.format("
+                "[self.metadata.name.size(), self.spec.pools.map(p, p.name.size()).max()])"
+            ),
+            sentence=lambda s: (
+                f"{_POOL_NAMES}, but the service has {len(s.name)} and its longest pool "
+                f"{max(len(p.name) for p in s.spec.pools)}: shorten one of them"
+            ),
+            holds=lambda s: all(
+                len(str(s.metadata.get("name", ""))) + len(p.name) <= MAX_POOL_NAME for p in s.spec.pools
+            ),
+            field="spec.pools",
         ),
     )
 

@@ -33,6 +33,12 @@ LIST_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
 }
 KEY_DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
+# Maps with free keys instead of fields: a label may be called "env".
+FREE_MAPS: Final = frozenset({"labels", "annotations", "nodeSelector"})
+# Lists whose entries have no key: the user's are added to ours.
+APPENDED: Final = frozenset({"tolerations"})
+# Entries that are never merged field by field.
+REPLACED_WHOLE: Final = frozenset({"env", "volumeMounts"})
 
 # Bounds far above what pods have; the whole spec has one of its own, ``spec.MAX_SPEC_BYTES``.
 MAX_TEXT_LENGTH: Final = 131_072

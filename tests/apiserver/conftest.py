@@ -137,3 +137,15 @@ def vlm(kubectl: Kubectl, namespace: str) -> Callable[..., subprocess.CompletedP
         return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, env=os.environ | ours)
 
     return run
+
+
+@pytest.fixture
+def kubectl_vlm(vlm: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., str]:
+    """``kubectl vlm``: what it prints, after the exit code was as expected."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = vlm(*arguments)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run

@@ -226,7 +226,7 @@ class World:
 
     def versions(self) -> dict[str, str]:
         """The resource version of everything in the namespace that the operator may write."""
-        kinds = "vlms,deployments,services,configmaps,networkpolicies,events.events.k8s.io,horizontalpodautoscalers"
+        kinds = "vlms,deployments,services,configmaps,networkpolicies,events.events.k8s.io,horizontalpodautoscalers,pdb"
         items = json.loads(self("get", kinds, "-o", "json"))["items"]
         return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items}
 
@@ -239,6 +239,7 @@ PATHS = {
     "job": ("apis/batch/v1", "jobs"),
     "networkpolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "hpa": ("apis/autoscaling/v2", "horizontalpodautoscalers"),
+    "pdb": ("apis/policy/v1", "poddisruptionbudgets"),
     "leaderworkerset": ("apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
 }
 
@@ -342,6 +343,7 @@ OURS = {
     "jobs",
     "events",
     "horizontalpodautoscalers",
+    "poddisruptionbudgets",
     "networkpolicies",
     "pods",
     "nodes",

@@ -12,18 +12,6 @@ NODES, OPTIONS = ("hopper",), ("--no-leader-election",)
 pytestmark = pytest.mark.usefixtures("operator")
 
 
-@pytest.fixture
-def vlm(vlm: Vlm) -> Vlm:
-    """``kubectl vlm``: what it prints, after the exit code was as expected."""
-
-    def run(*arguments: str, code: int = 0) -> str:
-        done = vlm(*arguments)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    return run
-
-
 def numbers(world: World) -> list[int]:
     found = json.loads(world("get", "controllerrevisions", "-o", "json"))["items"]
     return sorted(r["revision"] for r in found)
@@ -37,40 +25,40 @@ def changed(world: World, concurrency: int) -> str:
     return world.plan_hash()
 
 
-def test_history_lists_the_specs_and_rollback_brings_the_one_before_back(world: World, vlm: Vlm):
+def test_history_lists_the_specs_and_rollback_brings_the_one_before_back(world: World, kubectl_vlm: Vlm):
     world.starts()
     first = world.plan_hash()
     world("scale", "vlms/vlm", "--replicas=2")
     changed(world, 64)
     eventually(lambda: numbers(world) == [1, 2])
-    (now,) = [line for line in vlm("history", "vlm").splitlines() if "(current)" in line]
+    (now,) = [line for line in kubectl_vlm("history", "vlm").splitlines() if "(current)" in line]
     assert now.split()[0] == "2"
-    assert "concurrency: 400" in vlm("history", "vlm", "--revision", "1")
-    assert "concurrency" in vlm("rollback", "vlm", "--dry-run")
+    assert "concurrency: 400" in kubectl_vlm("history", "vlm", "--revision", "1")
+    assert "concurrency" in kubectl_vlm("rollback", "vlm", "--dry-run")
     assert world.get("vlms")["spec"]["workload"]["concurrency"] == 64
-    assert "-    concurrency: 64" in vlm("rollback", "vlm")
+    assert "-    concurrency: 64" in kubectl_vlm("rollback", "vlm")
     eventually(lambda: world.plan_hash() == first)
     spec = world.get("vlms")["spec"]
     assert (spec["workload"]["concurrency"], spec["replicas"]) == (400, 2)
     eventually(lambda: numbers(world) == [2, 3])
-    vlm("rollback", "vlm", "--to-revision", "2")
+    kubectl_vlm("rollback", "vlm", "--to-revision", "2")
     eventually(lambda: world.get("vlms")["spec"]["workload"]["concurrency"] == 64)
 
 
-def test_rollback_to_a_missing_revision_is_refused(world: World, vlm: Vlm):
+def test_rollback_to_a_missing_revision_is_refused(world: World, kubectl_vlm: Vlm):
     world.starts()
     eventually(lambda: numbers(world) == [1])
-    assert "no earlier revision" in vlm("rollback", "vlm", code=1)
-    assert "vlm has no revision 7: choose one of 1" in vlm("rollback", "vlm", "--to-revision", "7", code=2)
+    assert "no earlier revision" in kubectl_vlm("rollback", "vlm", code=1)
+    assert "vlm has no revision 7: choose one of 1" in kubectl_vlm("rollback", "vlm", "--to-revision", "7", code=2)
 
 
-def test_a_refused_spec_is_not_a_revision_and_rollback_undoes_it(world: World, vlm: Vlm):
+def test_a_refused_spec_is_not_a_revision_and_rollback_undoes_it(world: World, kubectl_vlm: Vlm):
     world.starts()
     first = world.plan_hash()
     world.apply(workload=TRAFFIC, engine={"settings": {"no_such_setting": 1}})
     world.wait_for("False", "InvalidSpec")
     assert numbers(world) == [1]
-    vlm("rollback", "vlm")
+    kubectl_vlm("rollback", "vlm")
     world.wait_for("False", "Starting")
     assert world.plan_hash() == first
 

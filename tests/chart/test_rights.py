@@ -14,6 +14,7 @@ NEEDED = {
     ("apps", "deployments"): MAKES,
     ("batch", "jobs"): "list watch create delete",
     ("autoscaling", "horizontalpodautoscalers"): MAKES,
+    ("policy", "poddisruptionbudgets"): MAKES,
     ("networking.k8s.io", "networkpolicies"): MAKES,
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): MAKES,
     ("monitoring.coreos.com", "podmonitors"): MAKES,

@@ -108,6 +108,11 @@ def measured_service(connection: Connection, name: str, label: str | None = None
     """The service of that name; ``label`` is its name in tables. Raises ClusterError if it is not ready."""
     raw = connection.service(name)
     service, status = read(raw)
+    if service.spec.pools:
+        raise ClusterError(
+            f"{name} has pools, which share one address, so a measurement would mix them: create a VLMService with the fields "
+            "of one pool, and measure that"
+        )
     ready = {c.type: c for c in status.conditions}.get("Ready") if status is not None else None
     if status is None or status.plan is None or not status.plan.hash or ready is None or ready.status.value != "True":
         why = f"{ready.reason}: {ready.message}" if ready is not None else "the operator has not reconciled it yet"

@@ -56,7 +56,8 @@ def prepare_twin(
     name = twin_name(subject.service.name, suffix)
     draft = PreparedTwin(name, subject.target, Contrast(change, (), None), subject, change, replicas)
     service = VLMService.model_validate(draft.manifest({}))
-    cluster = cluster_of(service, connection.objects())
+    (request,) = requests_of(service)
+    cluster = cluster_of(request, connection.objects())
     plan = _plan(service, cluster, subject)
     differences = contrast(subject.plan, _status_of(plan), change)
     label = differences.change.label if differences.change is not None else label

@@ -13,10 +13,11 @@ from vlm_api.status import VLMService
 from vlm_operator.checks.shared_claims import shared_claims
 from vlm_operator.cli.inputs import ClusterObjects
 from vlm_operator.documents import Document
-from vlm_operator.errors import ClusterError, InvalidInputs
+from vlm_operator.errors import ClusterError, InvalidInput, InvalidInputs
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client, configure, context_namespace
 from vlm_operator.manifests.names import ENGINE
+from vlm_operator.plan.request import requests_of
 
 # Characters that are safe in an API path. The API server knows which names a VLMService may have.
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -44,7 +45,7 @@ class Connection:
 
     def claims(self, services: Iterable[VLMService]) -> Iterator[Document]:
         """PersistentVolumeClaims that several pods of a service share. Unreadable ones are left out; a finding reports it."""
-        for namespace, name in sorted({(s.namespace, name) for s in services for name in shared_claims(s.spec)}):
+        for namespace, name in sorted({(s.namespace, name) for s in services for name in _shared(s)}):
             with suppress(ApiError):
                 claim = self.client.get(kinds.PERSISTENT_VOLUME_CLAIM, namespace, name)
                 yield from [claim] if claim is not None else []
@@ -98,3 +99,11 @@ def cluster_errors() -> Iterator[None]:
         yield
     except ApiError as error:
         raise ClusterError(error.message) from error
+
+
+def _shared(service: VLMService) -> set[str]:
+    """Claims that several pods of a pool share."""
+    try:
+        return {name for request in requests_of(service) for name in shared_claims(request.spec)}
+    except InvalidInput:
+        return set()  # which is told when the plans are made

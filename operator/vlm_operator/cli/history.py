@@ -2,7 +2,7 @@
 
 import argparse
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -63,9 +63,7 @@ def rollback(options: argparse.Namespace) -> int:
     if wanted == current:
         console.print(f"{options.name} is already at revision {number(target)}")
         return 0
-    for line in difflib.unified_diff(
-        _yaml(current).splitlines(), _yaml(wanted).splitlines(), "current", f"revision {number(target)}", lineterm=""
-    ):
+    for line in difference(current, wanted, "current", f"revision {number(target)}"):
         console.print(Text(line, style={"+": "green", "-": "red"}.get(line[0], "")))
     if options.dry_run:
         console.print("dry run: nothing changed")
@@ -79,6 +77,11 @@ def rollback(options: argparse.Namespace) -> int:
         f"{options.name} rolled back to revision {number(target)}: follow it with `kubectl vlm status {options.name}`"
     )
     return 0
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any], old: str, new: str) -> Iterator[str]:
+    """The lines of a unified diff of two specs as YAML; ``old`` and ``new`` name them."""
+    return difflib.unified_diff(_yaml(before).splitlines(), _yaml(after).splitlines(), old, new, lineterm="")
 
 
 def revisions(connection: Connection, service: Document) -> list[Document]:

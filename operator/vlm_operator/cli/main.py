@@ -60,6 +60,10 @@ def run(options: argparse.Namespace) -> int:
             from vlm_operator.cli.history import history, rollback
 
             return history(options) if options.command == "history" else rollback(options)
+        if options.command == "promote":
+            from vlm_operator.cli.promote import promote
+
+            return promote(options)
         from vlm_operator.cli.service import explain, status
 
         return explain(options) if options.command == "explain" else status(options)
@@ -110,6 +114,7 @@ def parser(chosen: str) -> argparse.ArgumentParser:
         help="folder with the model's config.json and its safetensors index or file, for a model that the operator does "
         "not know by name",
     )
+    plan.add_argument("--pool", metavar="POOL", help="only the plan of this pool")
     plan.add_argument("-o", "--output", choices=("table", "json", "yaml", "manifests"), default="table")
     plan.add_argument(
         "--runtime-image", metavar="IMAGE", help="the image of the installed operator; it is part of the plan's hash"
@@ -123,11 +128,12 @@ def parser(chosen: str) -> argparse.ArgumentParser:
         about.add_argument("name", metavar="NAME", help="the VLMService")
         return about
 
-    about_a_service(
+    explain = about_a_service(
         "explain",
         "show every setting of a VLMService: planned, in force, and why",
         "Show the current plan beside the values that the running engine reports.",
     )
+    explain.add_argument("--pool", metavar="POOL", help="the plan of this pool; default: main, else the first pool")
     about_a_service(
         "status",
         "show the state of a VLMService and the next step",
@@ -147,6 +153,15 @@ def parser(chosen: str) -> argparse.ArgumentParser:
     )
     rollback.add_argument("--to-revision", type=int, default=0, metavar="N", help="default: the previous revision")
     rollback.add_argument("--dry-run", action="store_true", help="only show what would change")
+
+    promote = about_a_service(
+        "promote",
+        "make a pool's fields those of pool main, and remove the pool",
+        "Show what changes, then make what the pool says what pool main says (without a main, what the service says), and remove "
+        "the pool. Replicas, scaling, suspend and rolloutStrategy of main stay. `kubectl vlm rollback` undoes it.",
+    )
+    promote.add_argument("pool", metavar="POOL", help="the pool that has proved itself")
+    promote.add_argument("--dry-run", action="store_true", help="only show what would change")
 
     for name, text in MEASURING.items():
         measuring = commands.add_parser(name, parents=[cluster], help=text)

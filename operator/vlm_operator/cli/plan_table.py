@@ -55,10 +55,16 @@ class InForce:
 
 
 def print_plan(
-    console: Console, service: VLMService, plan: ServingPlan | PlanStatus, in_force: InForce | None = None
+    console: Console,
+    service: VLMService,
+    plan: ServingPlan | PlanStatus,
+    in_force: InForce | None = None,
+    pool: str | None = None,
 ) -> None:
-    """Prints a plan. ``in_force`` adds a column with the values that the running engine reports."""
-    console.print(Text(service.name, style="bold"), Text(f" in {service.namespace}"), sep="", end="")
+    """Prints a plan. ``in_force`` adds a column with the values that the running engine reports, ``pool`` names one of several;
+    ``service`` has that pool's spec."""
+    of = f", pool {pool}" if pool is not None else ""
+    console.print(Text(service.name, style="bold"), Text(f" in {service.namespace}{of}"), sep="", end="")
     console.print(Text(f"  plan {plan.hash}" if plan.hash else "  no plan", style="dim"))
     _print_header(console, service, plan.engine, plan.hardware, plan.resources)
     print_findings(console, [f for f in plan.findings if not f.is_usual])

@@ -7,29 +7,81 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
+from vlm_api.names import MAIN_POOL, PLAN_KEY
+from vlm_api.plan import ServingPlan
 from vlm_api.problems import problems
 from vlm_api.status import Effective, ImagesInTraffic, PlanStatus, VLMService, VLMServiceStatus
-from vlm_operator.cli.cluster import connect
+from vlm_operator.cli.cluster import Connection, cluster_errors, connect
 from vlm_operator.cli.console import INDENT, format_mib, format_value, heading, make_console, pairs
+from vlm_operator.cli.plan import of_pool
 from vlm_operator.cli.plan_table import InForce, print_findings, print_plan
 from vlm_operator.cli.status_table import print_status
 from vlm_operator.documents import Document
-from vlm_operator.errors import ClusterError
+from vlm_operator.errors import ClusterError, InvalidInput, InvalidInputs
+from vlm_operator.kube import kinds
+from vlm_operator.manifests.names import plan_name
+from vlm_operator.plan.request import PoolRequest, requests_of
 
 
 def explain(options: argparse.Namespace) -> int:
     """Prints the current plan beside the values that the running engine reports."""
-    raw = connect(options).service(options.name)
+    connection = connect(options)
+    raw = connection.service(options.name)
     service, status = read(raw)
+    console, pool = make_console(), None
+    if status is not None and service.spec.pools:
+        request = _request(service, options.pool)
+        shown, pool = shown_pool(service), request.pool
+        service = of_pool(service, request)
+        if pool != shown:
+            print_plan(console, service, _stored(connection, status, request), pool=pool)
+            console.print(f"\nValues in force are shown for pool {shown} only.")
+            return 0
+    elif options.pool not in (None, MAIN_POOL):
+        raise InvalidInputs([f"--pool: {options.name} has no pools: leave it out"])
     if status is None or status.plan is None or status.plan.engine is None:
         raise ClusterError(f"{options.name} has no plan yet: see `kubectl vlm status {options.name}`")
-    console = make_console()
-    print_plan(console, service, status.plan, None if status.effective is None else _in_force(status.effective))
+    in_force = None if status.effective is None else _in_force(status.effective)
+    print_plan(console, service, status.plan, in_force, pool=pool)
     images = status.effective.images if status.effective is not None else None
     if images is not None:
         _print_images(console, images)
     _print_effective(console, status.effective, status.plan)
     return 0
+
+
+def shown_pool(service: VLMService) -> str:
+    """The pool that the status shows in full: ``main``, else the first."""
+    pools = [pool.name for pool in service.spec.pools]
+    return MAIN_POOL if MAIN_POOL in pools or not pools else pools[0]
+
+
+def _request(service: VLMService, pool: str | None) -> PoolRequest:
+    """The pool of that name, by default the one that the status shows. Raises ClusterError and InvalidInputs."""
+    try:
+        requests = {request.pool: request for request in requests_of(service)}
+    except InvalidInput as error:
+        raise ClusterError(str(error)) from error
+    wanted = shown_pool(service) if pool is None else pool
+    if wanted not in requests:
+        raise InvalidInputs([f"--pool: {service.name} has no pool {wanted}: choose one of {', '.join(requests)}"])
+    return requests[wanted]
+
+
+def _stored(connection: Connection, status: VLMServiceStatus, request: PoolRequest) -> ServingPlan:
+    """The plan of a pool, from its ConfigMap. Raises ClusterError."""
+    plan_hash = next((pool.plan for pool in status.pools if pool.name == request.pool), "")
+    if not plan_hash:
+        raise ClusterError(f"pool {request.pool} has no plan yet: see `kubectl vlm status {request.service}`")
+    name = plan_name(request.service, plan_hash)
+    with cluster_errors():
+        config_map = connection.client.get(kinds.CONFIG_MAP, connection.namespace, name)
+    if config_map is None:
+        raise ClusterError(f"the ConfigMap {name} does not exist: a refused plan is shown by `kubectl vlm status`")
+    try:
+        return ServingPlan.model_validate_json(config_map["data"][PLAN_KEY], extra="ignore")
+    except (KeyError, ValidationError) as error:
+        raise ClusterError(f"cannot read the ConfigMap {name}: update kubectl-vlm if the operator is newer") from error
 
 
 def status(options: argparse.Namespace) -> int:

@@ -12,7 +12,16 @@ from vlm_api.names import MAIN_CONTAINER
 from vlm_api.plan import Finding
 from vlm_api.reasons import Conditions
 from vlm_api.report import Phase
-from vlm_api.status import PULLING, Benchmark, Condition, ConditionStatus, Startup, VLMService, VLMServiceStatus
+from vlm_api.status import (
+    PULLING,
+    Benchmark,
+    Condition,
+    ConditionStatus,
+    PoolStatus,
+    Startup,
+    VLMService,
+    VLMServiceStatus,
+)
 from vlm_operator.cli.console import INDENT, bar, columns, heading, indented, pairs
 from vlm_operator.cli.plan_table import print_findings
 from vlm_operator.documents import Document
@@ -49,6 +58,7 @@ def print_status(
         console.print("The operator has not processed this service yet. Check that it runs: kubectl get pods -A")
         return
     _print_header(console, service, status, now)
+    _print_pools(console, status.pools)
     if status.startup is not None:
         print_startup(console, status.startup, pods, now)
     if status.conditions:
@@ -95,7 +105,9 @@ def _style(condition: Condition) -> str:
 
 
 def _print_header(console: Console, service: VLMService, status: VLMServiceStatus, now: datetime) -> None:
-    if service.spec.scaling is not None:
+    if service.spec.pools:
+        desired = f"{status.desired_replicas or 0} desired in {len(service.spec.pools)} pools"
+    elif service.spec.scaling is not None:
         desired = f"{service.spec.scaling.min_replicas} to {service.spec.scaling.max_replicas} desired"
     else:
         desired = f"{1 if service.spec.replicas is None else service.spec.replicas} desired"
@@ -112,6 +124,18 @@ def _print_header(console: Console, service: VLMService, status: VLMServiceStatu
     if _is_outdated(service, status):
         rows.append(("Note", "the spec has changed; the operator has not processed the change yet"))
     console.print(pairs([*rows]))
+
+
+def _print_pools(console: Console, pools: Sequence[PoolStatus]) -> None:
+    if not pools:
+        return
+    console.print(heading("Pools"))
+    table = columns("NAME", "GPU", "DESIRED", "READY", "UP-TO-DATE", "PLAN", "STATUS")
+    for pool in pools:
+        numbers = (pool.desired_replicas, pool.ready_replicas, pool.updated_replicas)
+        counts = [str(number if number is not None else 0) for number in numbers]
+        table.add_row(INDENT + pool.name, pool.product or "", *counts, pool.plan, pool.reason)
+    console.print(table)
 
 
 def _measured(result: Benchmark, plan_hash: str, now: datetime) -> str:

@@ -54,6 +54,7 @@ DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 REPLICA_SET: Final = Kind("apps/v1", "ReplicaSet", "replicasets")
 JOB: Final = Kind("batch/v1", "Job", "jobs")
 AUTOSCALER: Final = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+DISRUPTION_BUDGET: Final = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 LEADER_WORKER_SET: Final = Kind(LWS_API, LWS_KIND, "leaderworkersets")
 NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR: Final = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
@@ -65,7 +66,7 @@ EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 # The objects of a service: kinds that every cluster serves, and kinds that it may lack.
-OWNED: Final = (CONFIG_MAP, SERVICE, DEPLOYMENT, AUTOSCALER, NETWORK_POLICY)
+OWNED: Final = (CONFIG_MAP, SERVICE, DEPLOYMENT, AUTOSCALER, NETWORK_POLICY, DISRUPTION_BUDGET)
 OWNED_OPTIONAL: Final = (LEADER_WORKER_SET, POD_MONITOR, RESOURCE_CLAIM_TEMPLATE)
 # What the pods of a service come from.
 WORKLOADS: Final = (DEPLOYMENT, LEADER_WORKER_SET)

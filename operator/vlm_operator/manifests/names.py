@@ -62,6 +62,11 @@ def policy_name(service: str) -> str:
     return f"{service}-vlm"
 
 
+def budget_name(service: str, pool: str) -> str:
+    """The PodDisruptionBudget of a pool, with another name than a user's own would have."""
+    return f"{pool_name(service, pool)}-vlm"
+
+
 def engine_labels(service: str) -> dict[str, str]:
     """Selects the engine's pods of all pools."""
     return {LABEL_SERVICE: service, LABEL_COMPONENT: ENGINE}

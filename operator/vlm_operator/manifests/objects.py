@@ -11,7 +11,7 @@ from vlm_operator.manifests.names import Manifest
 from vlm_operator.manifests.network.policy import network_policy
 from vlm_operator.manifests.network.site import USUAL_SITE, Site
 from vlm_operator.manifests.pod.scheduling import claim_spec, claim_template_name
-from vlm_operator.manifests.workload import autoscaler, workload
+from vlm_operator.manifests.workload import autoscaler, disruption_budget, workload
 from vlm_operator.plan.digest import stored
 from vlm_operator.plan.request import PoolRequest
 
@@ -41,7 +41,8 @@ def service_objects(pools: Sequence[Pool], owner: dict[str, Any] | None, site: S
     """The objects that all pools share, from fields of the spec that no pool has for itself."""
     request, plans = pools[0].request, [pool.plan for pool in pools]
     enforced = all(any(s.name == MEDIA_DOMAINS and s.applied for s in plan.settings) for plan in plans)
-    policy = network_policy(request, site, [pool.pod_template for pool in pools], domains_enforced=enforced)
+    requests = [pool.request for pool in pools]
+    policy = network_policy(requests, site, [pool.pod_template for pool in pools], domains_enforced=enforced)
     shared = [*([] if policy is None else [policy]), _service(plans, request)]
     if request.spec.metrics.pod_monitor:
         shared.append(pod_monitor(request.service))
@@ -57,12 +58,14 @@ def pool_objects(pool: Pool, owner: dict[str, Any] | None) -> list[Manifest]:
     own.append(workload(plan, applied_template(pool), request))
     if request.spec.scaling is not None:
         own.append(autoscaler(plan, request))
+    if (budget := disruption_budget(plan, request)) is not None:
+        own.append(budget)
     return [_with_metadata(o, request, names.pool_labels(request, plan.hash), owner) for o in own]
 
 
-def policy_before_plan(request: PoolRequest, owner: dict[str, Any], site: Site) -> list[Manifest]:
+def policy_before_plan(requests: Sequence[PoolRequest], owner: dict[str, Any], site: Site) -> list[Manifest]:
     """The NetworkPolicy alone, for the inspection Job, which runs before there is a plan."""
-    policy = network_policy(request, site)
+    request, policy = requests[0], network_policy(requests, site)
     return [] if policy is None else [_with_metadata(policy, request, names.object_labels(request.service), owner)]
 
 

@@ -15,6 +15,7 @@ from vlm_operator.plan.digest import OUTSIDE_THE_PLAN
 HISTORY: Final = 10
 CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
 SPEC: Final = "spec"
+POOLS: Final = "pools"
 
 
 def revision_name(service: str, digest: str) -> str:
@@ -61,21 +62,33 @@ def number(live: Mapping[str, Any] | None) -> int:
 
 def spec_of_pods(spec: Mapping[str, Any]) -> Manifest:
     """The part of a spec that pods are made from."""
+    part = _of_pods(spec)
+    return {**part, POOLS: [_of_pods(pool) for pool in spec[POOLS]]} if spec.get(POOLS) else part
+
+
+def _of_pods(spec: Mapping[str, Any]) -> Manifest:
     return {key: value for key, value in spec.items() if key not in OUTSIDE_THE_PLAN}
 
 
 def patch_to(spec: Mapping[str, Any], earlier: Mapping[str, Any]) -> Manifest:
     """The JSON merge patch of a VLMService that restores the earlier part of the spec that pods are made from, and nothing
     else."""
-    return {SPEC: _merge(spec_of_pods(spec), earlier)}
+    patch = merge_patch(spec_of_pods(spec), earlier)
+    if patch.get(POOLS):
+        # A merge patch replaces lists as a whole.
+        now = {pool["name"]: pool for pool in spec.get(POOLS) or []}
+        kept = {name: {k: v for k, v in pool.items() if k in OUTSIDE_THE_PLAN} for name, pool in now.items()}
+        patch[POOLS] = [{**pool, **kept.get(pool["name"], {})} for pool in patch[POOLS]]
+    return {SPEC: patch}
 
 
-def _merge(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Manifest:
+def merge_patch(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Manifest:
+    """The JSON merge patch that makes one object of the other."""
     patch: Manifest = {key: None for key in now if key not in wanted}
     for key, value in wanted.items():
         before = now.get(key)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if below := _merge(before, value):
+            if below := merge_patch(before, value):
                 patch[key] = below
         elif before != value:
             patch[key] = value

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vlm_api.names import LWS_API, LWS_KIND
+from vlm_api.names import LWS_API, LWS_KIND, LWS_WORKER_INDEX
 from vlm_api.plan import ServingPlan
 from vlm_operator.manifests import names
 from vlm_operator.manifests.names import Manifest
@@ -118,6 +118,27 @@ def autoscaler(plan: ServingPlan, request: PoolRequest) -> Manifest:
                     },
                 }
             ],
+        },
+    }
+
+
+def disruption_budget(plan: ServingPlan, request: PoolRequest) -> Manifest | None:
+    """Lets evictions, such as those of a drained node, take one replica at a time; None for a pool of one replica, which
+    would keep its node from being drained. Without labels and owner."""
+    scaling, replicas = request.spec.scaling, request.spec.replicas
+    if request.spec.suspend or (replicas or 1 if scaling is None else scaling.max_replicas) < 2:
+        return None
+    # Of a group, the leader answers.
+    leader = {LWS_WORKER_INDEX: "0"} if plan.resources.pods > 1 else {}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": names.budget_name(request.service, request.pool)},
+        "spec": {
+            "maxUnavailable": 1,
+            # A pod that does not serve protects nothing.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": names.selector_labels(request) | leader},
         },
     }
 

@@ -35,6 +35,7 @@ _FIRST_RELEASE: Final[dict[str, Any]] = {
 }
 
 HASH_LENGTH: Final = 10
+DIGEST_LENGTH: Final = 16
 # Validated specs and what is made of them have no cycles; to look for some is a fifth of the work.
 _COMPACT: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False)
 _READABLE: Final = json.JSONEncoder(sort_keys=True, check_circular=False)
@@ -53,7 +54,7 @@ def spec_digest(spec: VLMServiceSpec) -> str:
     for name in OUTSIDE_THE_PLAN:
         everything.pop(name, None)
     used = _used(everything, chosen, _FIRST_RELEASE)
-    return hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def _used(everything: dict[str, Any], chosen: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from vlm_api.bounds import first
-from vlm_api.plan import MAX_FINDINGS, Finding, ServiceRef, ServingPlan, Severity, info
+from vlm_api.bounds import cut, first
+from vlm_api.plan import MAX_FINDINGS, MAX_TEXT, Finding, ServiceRef, ServingPlan, Setting, Severity, info
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks import CheckInput, findings_of, refuse_input
 from vlm_operator.checks.fit import fit
@@ -62,12 +62,26 @@ def make_plan(
         spec_digest=request.digest,
         engine=plan_engine(request, context, declared),
         hardware=plan_hardware(context, choice),
-        settings=list(declared),
+        settings=[_located(setting, request) for setting in declared],
         memory=memory,
         resources=plan_resources(context, choice),
         runtime=plan_runtime(runtime_image, context),
-        findings=listed(findings),
+        findings=listed([located(f, request) for f in findings]),
     )
+
+
+def located(finding: Finding, request: PoolRequest) -> Finding:
+    """The finding with the paths by which the user finds the fields, in a pool or in the service."""
+    if request.declared is None:
+        return finding
+    path = None if finding.path is None else request.path_of(finding.path)
+    return finding.model_copy(update={"path": path, "message": cut(request.text_of(finding.message), MAX_TEXT)})
+
+
+def _located(setting: Setting, request: PoolRequest) -> Setting:
+    if request.declared is None or "spec." not in setting.reason:
+        return setting
+    return setting.model_copy(update={"reason": cut(request.text_of(setting.reason), MAX_TEXT)})
 
 
 def listed(findings: Sequence[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ from vlm_api.plan import ServingPlan
 from vlm_operator.checks import OF_SCALE, scale_findings
 from vlm_operator.checks.types import ScaleInput
 from vlm_operator.facts.types import ClaimFacts, NodeFacts
-from vlm_operator.plan.make import listed
+from vlm_operator.plan.make import listed, located
 from vlm_operator.plan.request import PoolRequest
 
 
@@ -18,7 +18,8 @@ def at_scale(
     running = next((s.value for s in plan.settings if s.name == "max_running_requests" and s.applied), None)
     scale = ScaleInput(request.spec, plan.resources.devices_per_pod, running, chosen, claims)
     kept = [finding for finding in plan.findings if finding.reason not in OF_SCALE]
-    return plan.model_copy(update={"findings": listed([*kept, *scale_findings(scale)])})
+    now = [located(finding, request) for finding in scale_findings(scale)]
+    return plan.model_copy(update={"findings": listed([*kept, *now])})
 
 
 def is_number_refused(plan: ServingPlan | None) -> bool:

@@ -1,12 +1,13 @@
 """A plan with its hash and the pod template that was made from it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vlm_api.plan import ServingPlan
 from vlm_operator import manifests
+from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.types import Cluster, ModelFacts
 from vlm_operator.plan.digest import plan_hash, stored
 from vlm_operator.plan.make import make_plan
@@ -29,6 +30,39 @@ def seal(plan: ServingPlan, request: PoolRequest) -> StoredPlan:
     return StoredPlan(plan.model_copy(update={"hash": plan_hash(plan, pods)}), pods)
 
 
+def plans_with_manifests(
+    requests: Sequence[PoolRequest],
+    cluster_of: Callable[[PoolRequest], Cluster],
+    *,
+    runtime_image: str,
+    inspected: ModelFacts | None = None,
+    families: Sequence[Family] | None = None,
+) -> list[ServingPlan]:
+    """The plans of a service's pools, as they are printed: with hashes and every object that would be applied.
+
+    What all pools share is among the objects of the first plan without Errors; a plan with Errors has none. Raises
+    InvalidInput, with the path by which the user finds the field.
+    """
+    plans, pools = [], []
+    for request in requests:
+        try:
+            plan = make_plan(
+                request, cluster_of(request), runtime_image=runtime_image, inspected=inspected, families=families
+            )
+            if not plan.errors:
+                sealed = seal(plan, request)
+                plan = sealed.plan
+                pools.append(manifests.Pool(plan, sealed.pod_template, request))
+        except InvalidInput as error:
+            raise request.located(error) from error
+        plans.append(plan)
+    objects = {pool.plan.pool: manifests.pool_objects(pool, None) for pool in pools}
+    if pools:
+        first = pools[0].plan.pool
+        objects[first] = manifests.service_objects(pools, None, manifests.USUAL_SITE) + objects[first]
+    return [plan.model_copy(update={"manifests": objects.get(plan.pool, [])}) for plan in plans]
+
+
 def plan_with_manifests(
     request: PoolRequest,
     cluster: Cluster,
@@ -37,10 +71,8 @@ def plan_with_manifests(
     inspected: ModelFacts | None = None,
     families: Sequence[Family] | None = None,
 ) -> ServingPlan:
-    """The whole plan, as it is printed: with its hash and every object that would be applied; no objects if it has Errors."""
-    plan = make_plan(request, cluster, runtime_image=runtime_image, inspected=inspected, families=families)
-    if plan.errors:
-        return plan
-    sealed = seal(plan, request)
-    objects = manifests.objects([manifests.Pool(sealed.plan, sealed.pod_template, request)])
-    return sealed.plan.model_copy(update={"manifests": objects})
+    """The plan of a service with one pool, as it is printed."""
+    (plan,) = plans_with_manifests(
+        [request], lambda _: cluster, runtime_image=runtime_image, inspected=inspected, families=families
+    )
+    return plan

@@ -20,7 +20,7 @@ PUBLIC = ["93.184.215.14", "172.32.0.1", "11.0.0.1", "2606:2800:21f::1", "64:ff9
 
 
 def spec_of(site: Site = USUAL_SITE, enforced: bool = False, **spec: Any) -> dict[str, Any]:
-    policy = network_policy(request_of(service(**spec)), site, domains_enforced=enforced)
+    policy = network_policy([request_of(service(**spec))], site, domains_enforced=enforced)
     return policy["spec"]
 
 
@@ -204,12 +204,12 @@ def test_the_site_s_own_rules_are_added_as_the_api_server_completes_them():
     ("site", "security"), [(Site(network_policies=False), {}), (Site(), {"networkPolicy": False})], ids=["all", "one"]
 )
 def test_it_can_be_switched_off(site: Site, security: dict[str, Any]):
-    assert network_policy(request_of(service(security=security)), site) is None
-    assert policy_before_plan(request_of(service(security=security)), OWNER, site) == []
+    assert network_policy([request_of(service(security=security))], site) is None
+    assert policy_before_plan([request_of(service(security=security))], OWNER, site) == []
 
 
 def test_the_inspection_job_has_its_policy_before_there_is_a_plan():
-    (made,) = policy_before_plan(request_of(service()), OWNER, Site())
+    (made,) = policy_before_plan([request_of(service())], OWNER, Site())
     assert made["metadata"]["ownerReferences"] == [OWNER]
     assert made["metadata"]["namespace"] == "default"
     assert made["spec"] == objects(plan(), service())["NetworkPolicy"]["spec"]

@@ -74,7 +74,12 @@ def test_a_second_pool_adds_objects_of_its_own_and_changes_none_of_main():
     hashes = main[0].hash, second[0].hash
     assert hashes[0] != hashes[1]
     titles = [f"{o['kind']}/{o['metadata']['name']}" for o in added]
-    assert titles == [f"ConfigMap/vlm-plan-{hashes[1]}", "Deployment/vlm-l40s", "HorizontalPodAutoscaler/vlm-l40s"]
+    assert titles == [
+        f"ConfigMap/vlm-plan-{hashes[1]}",
+        "Deployment/vlm-l40s",
+        "HorizontalPodAutoscaler/vlm-l40s",
+        "PodDisruptionBudget/vlm-l40s-vlm",
+    ]
     assert added[2]["spec"]["scaleTargetRef"]["name"] == "vlm-l40s"
     selectors = [o["spec"]["selector"]["matchLabels"] for o in both if o["kind"] == "Deployment"]
     assert not selectors[0].items() <= added[1]["spec"]["template"]["metadata"]["labels"].items()

@@ -19,12 +19,18 @@ from vlm_operator.kube.apply import Applied, Applier, is_handed_over
 from vlm_operator.kube.client import Json
 from vlm_operator.manifests.objects import Pool
 from vlm_operator.manifests.revision import revision, surplus
+from vlm_operator.plan.request import digest_of_pools
 from vlm_operator.plan.scale import is_number_refused
 
 # What decides how many pods there are.
 SCALING_KINDS: Final = (*WORKLOADS, kinds.AUTOSCALER.kind)
 # Objects of one pool, also those from before pools had labels.
-POOL_KINDS: Final = (*SCALING_KINDS, kinds.CONFIG_MAP.kind, kinds.RESOURCE_CLAIM_TEMPLATE.kind)
+POOL_KINDS: Final = (
+    *SCALING_KINDS,
+    kinds.DISRUPTION_BUDGET.kind,
+    kinds.CONFIG_MAP.kind,
+    kinds.RESOURCE_CLAIM_TEMPLATE.kind,
+)
 # What pods refer to by a plan's hash, so it stays as long as such a pod may exist.
 REFERRED_KINDS: Final = (kinds.CONFIG_MAP.kind, kinds.RESOURCE_CLAIM_TEMPLATE.kind)
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -48,7 +54,8 @@ def act(applier: Applier, live: LiveService, choices: Choices, site: render.Site
     manifests, history, outdated = wanted(live, choices, site), [], []
     planned = [choice.applicable.plan for choice in choices.pools if choice.applicable is not None]
     if planned:
-        history = [revision(live.raw, planned[0].spec_digest, planned[0].hash, live.history, live.owner)]
+        digest = digest_of_pools([pool.request for pool in live.pools])
+        history = [revision(live.raw, digest, planned[0].hash, live.history, live.owner)]
         outdated = surplus(live.history, history[0]["metadata"]["name"])
     applied = applier.apply([*manifests, *history], live.labelled, live.uid)
     if not applied.taken:
@@ -75,7 +82,8 @@ def wanted(live: LiveService, choices: Choices, site: render.Site) -> list[Json]
         o["kind"] != kinds.NETWORK_POLICY.kind for o in [*live.owned, *manifests]
     ):
         # If the namespace denies all traffic, the inspection Job needs the policy before there is a plan.
-        manifests = [*render.policy_before_plan(live.pools[0].request, live.owner, site), *manifests]
+        requests = [pool.request for pool in live.pools]
+        manifests = [*render.policy_before_plan(requests, live.owner, site), *manifests]
     return manifests
 
 
@@ -121,7 +129,7 @@ def keep_replicas(manifests: list[Json], pool: LivePool, service: VLMService) ->
     So a service whose ``scaling`` is removed keeps the replicas that serve until its spec says a number.
     """
     spec, live = pool.request.spec, pool.workload
-    if live is None or spec.suspend or spec.scaling is not None or sets_replicas(service):
+    if live is None or spec.suspend or spec.scaling is not None or sets_replicas(service, pool):
         return manifests
     if pool.autoscaler is None and not is_handed_over(live):
         return manifests
@@ -129,13 +137,16 @@ def keep_replicas(manifests: list[Json], pool: LivePool, service: VLMService) ->
     return [_without_replicas(m) if (m["kind"], m["metadata"]["name"]) == name else m for m in manifests]
 
 
-def sets_replicas(service: VLMService) -> bool:
-    """Whether somebody has set a number of replicas. The API server's default of 1 looks the same as a 1 in the spec.
+def sets_replicas(service: VLMService, pool: LivePool) -> bool:
+    """Whether somebody has set the pool's number of replicas. In a service without pools, the API server's default of 1 looks
+    the same as a 1 in the spec.
 
     What a client has applied decides: by its managed fields, or by the annotation of a client-side ``kubectl apply``. Whoever
     creates an object owns all of its fields, defaults too, and with them the model, which every service has; a later change
     owns what it has changed.
     """
+    if pool.request.declared is not None:
+        return pool.request.spec.replicas is not None
     if service.spec.replicas not in (None, 1):
         return True
     metadata = service.metadata

@@ -29,6 +29,7 @@ from vlm_operator.facts.types import ClaimFacts, Cluster
 from vlm_operator.facts.volume_claims import claim_facts
 from vlm_operator.kube import kinds
 from vlm_operator.kube.client import ApiError, Client
+from vlm_operator.manifests import inspection_digest
 from vlm_operator.placement.choose import needs_usage
 from vlm_operator.plan.make import make_plan
 from vlm_operator.plan.request import PoolRequest
@@ -56,6 +57,8 @@ class PoolChoice:
     """What was read from the model's files."""
     job: str | None = None
     """The Job whose answer is awaited, or not recorded in the status yet."""
+    invalid: InvalidInput | None = None
+    """Why the pool's spec is refused before any plan is made."""
 
     @property
     def plan(self) -> ServingPlan | None:
@@ -68,19 +71,22 @@ class PoolChoice:
         return self.stored if self.stored is not None and not self.stored.plan.errors else None
 
 
+# What the Jobs have answered in this reconcile, by the digest of what they read.
+Answers = dict[str, tuple[str, Inspection | Waiting]]
+
+
 @dataclass(frozen=True)
 class Choices:
     """What was decided for a service, its pools in the order of ``LiveService.pools``."""
 
     pools: tuple[PoolChoice, ...]
-    invalid: InvalidInput | None = None
     problem: Problem | None = None
     """Why planning failed."""
 
 
 def unplanned(live: LiveService, problem: Problem) -> Choices:
     """No decision: plans in force stay."""
-    kept = (PoolChoice(shown=p.stored.plan if p.stored else None, inspection=live.inspection) for p in live.pools)
+    kept = (PoolChoice(shown=p.stored.plan if p.stored else None, inspection=p.inspection) for p in live.pools)
     return Choices(tuple(kept), problem=problem)
 
 
@@ -99,18 +105,22 @@ class Chooser:
 
     def choose(self, live: LiveService) -> Choices:
         """A plan for each pool. Raises ApiError if what a plan needs cannot be read."""
+        answers: Answers = {}
+        return Choices(tuple(self._of_pool(live, pool, answers) for pool in live.pools))
+
+    def _of_pool(self, live: LiveService, pool: LivePool, answers: Answers) -> PoolChoice:
         invalid = live.invalid
         if invalid is None:
             try:
-                return Choices(tuple(self._choose(live, pool) for pool in live.pools))
+                return self._choose(live, pool, answers)
             except InvalidInput as error:
-                invalid = error
-        return Choices(tuple(PoolChoice(inspection=live.inspection) for _ in live.pools), invalid=invalid)
+                invalid = pool.request.located(error)
+        return PoolChoice(inspection=pool.inspection, invalid=invalid)
 
-    def _choose(self, live: LiveService, pool: LivePool) -> PoolChoice:
-        request, recorded = pool.request, live.inspection
+    def _choose(self, live: LiveService, pool: LivePool, answers: Answers) -> PoolChoice:
+        request, recorded = pool.request, pool.inspection
         kept = pool.stored if pool.stored is not None and self._stays(pool.stored, pool) else None
-        again = worth_another_try(live.previous, pool.pods, self.now())
+        again = worth_another_try(live.previous, recorded, pool.pods, self.now())
         late = kept is not None and _facts_came_late(kept.plan, recorded, pool.pods)
         if kept is not None and not again and not late:
             return self._keep(kept, request, recorded)
@@ -126,7 +136,7 @@ class Chooser:
         draft = self._plan(request, Inspection(), replaced)
         if draft.plan.errors:
             return PoolChoice(draft)
-        job, answer = self.inspector.inspect(request, live, self.now())
+        job, answer = self._inspect(request, live, answers)
         if isinstance(answer, Waiting) and known is not None and refused:
             return PoolChoice(
                 self._plan(request, known, replaced), inspecting=answer.message, inspection=known, job=job
@@ -138,6 +148,13 @@ class Chooser:
         if kept is not None and answer.facts is None:
             return replace(self._keep(kept, request, answer), job=job)
         return PoolChoice(self._plan(request, answer, replaced), inspection=answer, job=job)
+
+    def _inspect(self, request: PoolRequest, live: LiveService, answers: Answers) -> tuple[str, Inspection | Waiting]:
+        """The answer of the model's Job, asked once for all pools that have the same model."""
+        digest = inspection_digest(request)
+        if digest not in answers:
+            answers[digest] = self.inspector.inspect(request, live, self.now())
+        return answers[digest]
 
     def _keep(self, kept: StoredPlan, request: PoolRequest, inspection: Inspection | None) -> PoolChoice:
         """The plan in force, and what its current scale means. Raises ApiError."""
@@ -178,7 +195,7 @@ class Chooser:
         claims, missing = self._claims(request, replaced)
         return Cluster(
             nodes=nodes,
-            in_use=self.usage.of(resource, request.namespace, request.service) if depends else {},
+            in_use=self.usage.of(resource, request.namespace, request.service, request.pool) if depends else {},
             has_leader_worker_sets=self.client.serves(kinds.LEADER_WORKER_SET),
             network_policies=self.site.network_policies,
             claims=claims,

@@ -1,9 +1,10 @@
 """Everything live of one service, read once per reconcile: nothing else searches the cache for "the" Deployment."""
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from vlm_api.inspection import Inspection
 from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN, LABEL_POOL, MAIN_POOL, PLAN_KEY, POD_TEMPLATE_KEY
 from vlm_api.plan import ServingPlan
+from vlm_api.pools import PoolSpec
 from vlm_api.problems import problems
 from vlm_api.report import Report
 from vlm_api.spec import ModelSpec, VLMServiceSpec
@@ -46,6 +48,8 @@ class LivePool:
     pods: Sequence[PodView] = ()
     reports: Mapping[str, Report] = field(default_factory=dict)
     """The runtimes' reports by pod."""
+    inspection: Inspection | None = None
+    """What the status records of the files of its model."""
     namesakes: Sequence[Json] = ()
     """Services of another VLMService that bear the name of this pool's LeaderWorkerSet."""
 
@@ -70,8 +74,6 @@ class LiveService:
     """Why the spec cannot be parsed."""
     previous: VLMServiceStatus | None = None
     """The status so far; None if there is none, or it cannot be parsed."""
-    inspection: Inspection | None = None
-    """What the status records of the model's files."""
     labelled: Sequence[Json] = ()
     """Objects with the service's label, whoever owns them."""
     pods: Sequence[PodView] = ()
@@ -127,7 +129,8 @@ def gather(cache: Cache, reports: Reports, key: Key) -> LiveService | None:
     for request in requests:
         group = Key(key.namespace, group_name(request.service, request.pool))
         mine = [pod for pool, pod in views if pool == request.pool]
-        pools.append(live_pool(request, owned, mine, reported, cache.of(group, [kinds.SERVICE])))
+        pool = live_pool(request, owned, mine, reported, cache.of(group, [kinds.SERVICE]))
+        pools.append(replace(pool, inspection=recorded_inspection(raw, request.pool)))
     return LiveService(
         key=key,
         raw=raw,
@@ -135,7 +138,6 @@ def gather(cache: Cache, reports: Reports, key: Key) -> LiveService | None:
         pools=tuple(pools),
         invalid=invalid,
         previous=parse_status(raw),
-        inspection=recorded_inspection(raw),
         labelled=labelled,
         pods=[pod for _, pod in views],
         jobs=[j for j in cache.of(key, [kinds.JOB]) if is_owned(j, uid)],
@@ -222,16 +224,21 @@ def parse_status(raw: Mapping[str, Any]) -> VLMServiceStatus | None:
         return None
 
 
-def recorded_inspection(raw: Mapping[str, Any]) -> Inspection | None:
-    """What the status records of the model's files, even if the rest of it cannot be parsed."""
+def recorded_inspection(raw: Mapping[str, Any], pool: str = MAIN_POOL) -> Inspection | None:
+    """What the status records of the files of a pool's model, even if the rest of it cannot be parsed."""
+    status = raw.get("status") or {}
     try:
-        model = (raw.get("status") or {}).get("model")
+        own = next((p.get("model") for p in status.get("pools") or [] if p.get("name") == pool), None)
+        model = own or status.get("model")
         return Inspection.model_validate(model, extra="ignore") if model else None
     except ValidationError:
         return None
 
 
 def _stand_in(raw: Json) -> VLMService:
-    """A VLMService with the object's names, for the status of a spec that cannot be parsed."""
+    """A VLMService with the names of the object and its pools, for the status of a spec that cannot be parsed."""
     spec = VLMServiceSpec(model=ModelSpec(uri="file:///unknown"))
+    with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError):
+        pools = [PoolSpec(name=pool["name"]) for pool in raw["spec"].get("pools") or []]
+        spec = VLMServiceSpec(model=spec.model, pools=pools)
     return VLMService.model_construct(metadata=raw["metadata"], spec=spec)

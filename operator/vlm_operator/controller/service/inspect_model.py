@@ -93,9 +93,11 @@ class Inspector:
                 log.info("deleted Job/%s", job["metadata"]["name"])
 
 
-def worth_another_try(status: VLMServiceStatus | None, pods: Sequence[PodView], now: datetime) -> bool:
+def worth_another_try(
+    status: VLMServiceStatus | None, recorded: Inspection | None, pods: Sequence[PodView], now: datetime
+) -> bool:
     """Whether to read files again that could not be read: after a while, and only if no pod runs without their facts."""
-    if status is None or status.model is None or status.model.failure is None:
+    if status is None or recorded is None or recorded.failure is None:
         return False
     if not pods or any(pod.failure is None and pod.unschedulable is None for pod in pods):
         return False

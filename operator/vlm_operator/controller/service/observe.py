@@ -86,7 +86,7 @@ class Observer:
             name=pool.name,
             role=pool.request.role,
             plan=choice.plan,
-            invalid=choices.invalid,
+            invalid=choice.invalid,
             problem=choices.problem or result.problem,
             inspecting=choice.inspecting,
             inspection=choice.inspection,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
+from vlm_api.names import MAIN_POOL
 from vlm_operator.facts.nodes.devices_in_use import Asking, asking, in_use
 from vlm_operator.kube.client import ApiError, Client
 from vlm_operator.kube.kinds import POD
@@ -33,9 +34,9 @@ class Usage:
         self._pods: list[Asking] = []
         self._reading: Future[list[Asking]] | None = None
 
-    def of(self, resource: str, namespace: str, service: str) -> Mapping[str, int]:
-        """Devices of that resource that other services' pods request, by node. Raises ApiError."""
-        return in_use(self._running(), resource, namespace, service)
+    def of(self, resource: str, namespace: str, service: str, pool: str = MAIN_POOL) -> Mapping[str, int]:
+        """Devices of that resource that pods of other services and pools request, by node. Raises ApiError."""
+        return in_use(self._running(), resource, namespace, service, pool)
 
     def _running(self) -> list[Asking]:
         with self._lock:  # never during a read

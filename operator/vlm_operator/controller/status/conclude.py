@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from vlm_api import reasons
 from vlm_api.bounds import cut, harmless
+from vlm_api.inspection import Inspection
 from vlm_api.names import ENGINE_PORT
-from vlm_api.plan import ServingPlan
+from vlm_api.plan import MAX_SHORT, ServingPlan
 from vlm_api.reasons import Conditions
-from vlm_api.status import MAX_MESSAGE, Condition, PlanStatus, VLMService, VLMServiceStatus
+from vlm_api.status import MAX_MESSAGE, Condition, PlanStatus, PoolStatus, VLMService, VLMServiceStatus
 from vlm_operator.controller.status.conditions import badness, judge
 from vlm_operator.controller.status.effectiveness import effective
 from vlm_operator.controller.status.observation import FALSE, TRUE, Observation, PoolObservation, Verdict
@@ -44,6 +45,7 @@ def conclude(
         startup=startup(shown, now),
         effective=effective(shown, previous.effective if previous else None),
         benchmark=previous.benchmark if previous else None,
+        pools=_pools(observation, before) if service.spec.pools else [],
     )
 
 
@@ -100,6 +102,30 @@ def _condition(name: str, verdict: Verdict, before: Condition | None, generation
         message=cut(harmless(verdict.message), MAX_MESSAGE),
         last_transition_time=before.last_transition_time if kept and before else now,
         observed_generation=generation,
+    )
+
+
+def _pools(observation: Observation, before: Mapping[str, Condition]) -> list[PoolStatus]:
+    shown = observation.shown.inspection
+    return [_pool(pool, judge(pool, before)[Conditions.READY], shown) for pool in observation.pools]
+
+
+def _pool(pool: PoolObservation, ready: Verdict, shown: Inspection | None) -> PoolStatus:
+    """``shown``: what the status says of the service's model already."""
+    read = pool.inspection if pool.inspection is not None and pool.inspection.digest else None
+    return PoolStatus(
+        name=pool.name,
+        role=pool.role,
+        desired_replicas=pool.desired_replicas,
+        replicas=pool.replicas.present,
+        ready_replicas=pool.replicas.ready,
+        updated_replicas=pool.replicas.updated if pool.replicas.settled else 0,
+        available_replicas=pool.replicas.available,
+        plan=pool.plan.hash if pool.plan is not None else "",
+        product=pool.plan.hardware.product if pool.plan is not None else None,
+        reason=ready.reason,
+        message=cut(harmless(ready.message), MAX_SHORT),
+        model=read if read is not None and (shown is None or shown.digest != read.digest) else None,
     )
 
 

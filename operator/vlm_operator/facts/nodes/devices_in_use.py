@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vlm_api.names import LABEL_SERVICE
+from vlm_api.names import LABEL_POOL, LABEL_SERVICE, MAIN_POOL
 from vlm_operator.facts.nodes.labels import count, mapping, mappings
 
 # Pods in these phases have released their devices.
@@ -18,15 +18,18 @@ class Asking(NamedTuple):
     namespace: str
     service: str | None
     """The VLMService in the pod's label."""
+    pool: str
+    """The pool in its label."""
     devices: dict[str, int]
     """The number of each extended resource."""
 
 
-def in_use(pods: Iterable[Asking], resource: str, namespace: str, service: str) -> Counter[str]:
-    """Devices of ``resource`` per node that pods request, without the service's own pods."""
+def in_use(pods: Iterable[Asking], resource: str, namespace: str, service: str, pool: str = MAIN_POOL) -> Counter[str]:
+    """Devices of ``resource`` per node that pods request, without the pool's own pods."""
+    own = (namespace, service, pool)
     found: Counter[str] = Counter()
     for pod in pods:
-        if (number := pod.devices.get(resource)) and (pod.service != service or pod.namespace != namespace):
+        if (number := pod.devices.get(resource)) and (pod.namespace, pod.service, pod.pool) != own:
             found[pod.node] += number
     return found
 
@@ -38,8 +41,10 @@ def asking(pods: Iterable[Mapping[str, Any]]) -> Iterator[Asking]:
         if not isinstance(node, str) or not node or mapping(pod, "status").get("phase") in _ENDED:
             continue
         if devices := _devices(mapping(pod, "spec")):
-            service = mapping(metadata, "labels").get(LABEL_SERVICE)
-            yield Asking(node, str(metadata.get("namespace")), service if isinstance(service, str) else None, devices)
+            labels = mapping(metadata, "labels")
+            service, pool = labels.get(LABEL_SERVICE), str(labels.get(LABEL_POOL) or MAIN_POOL)
+            namespace = str(metadata.get("namespace"))
+            yield Asking(node, namespace, service if isinstance(service, str) else None, pool, devices)
 
 
 def _devices(spec: Mapping[str, Any]) -> dict[str, int]:

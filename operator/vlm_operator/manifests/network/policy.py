@@ -26,13 +26,18 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 def network_policy(
-    request: PoolRequest, site: Site, templates: Iterable[Mapping[str, Any]] = (), *, domains_enforced: bool = False
+    requests: Sequence[PoolRequest],
+    site: Site,
+    templates: Iterable[Mapping[str, Any]] = (),
+    *,
+    domains_enforced: bool = False,
 ) -> Manifest | None:
-    """The policy without labels and owner; None if it is switched off.
+    """The policy of all pools, at least one, without labels and owner; None if it is switched off.
 
     ``templates``: those of the pods; none before there is a plan. ``domains_enforced``: whether every engine gets
     ``spec.security.allowedMediaDomains`` and fetches images from nowhere else.
     """
+    request = requests[0]
     if not (site.network_policies and request.spec.security.network_policy):
         return None
     return {
@@ -42,13 +47,13 @@ def network_policy(
         "spec": {
             "podSelector": {"matchLabels": {LABEL_SERVICE: request.service}},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": _ingress(request, templates),
-            "egress": _egress(request, site, domains_enforced),
+            "ingress": _ingress(requests, templates),
+            "egress": _egress(requests, site, domains_enforced),
         },
     }
 
 
-def _ingress(request: PoolRequest, templates: Iterable[Mapping[str, Any]]) -> list[Manifest]:
+def _ingress(requests: Sequence[PoolRequest], templates: Iterable[Mapping[str, Any]]) -> list[Manifest]:
     """The ports of engine, runtime and the user's template from anywhere; with groups every other port from the engine's pods."""
     ours = {("TCP", ENGINE_PORT), ("TCP", RUNTIME_PORT)}
     theirs = {
@@ -62,26 +67,26 @@ def _ingress(request: PoolRequest, templates: Iterable[Mapping[str, Any]]) -> li
     rules: list[Manifest] = [
         {"ports": [{"protocol": protocol, "port": port} for protocol, port in sorted(ours | theirs)]}
     ]
-    return rules + ([{"from": [_members(request)]}] if _grouped(request) else [])
+    return rules + ([{"from": [_members(requests)]}] if _grouped(requests) else [])
 
 
-def _egress(request: PoolRequest, site: Site, domains_enforced: bool) -> list[Manifest]:
+def _egress(requests: Sequence[PoolRequest], site: Site, domains_enforced: bool) -> list[Manifest]:
     rules: list[Manifest] = [{"ports": [_port(number, kind) for kind in ("UDP", "TCP") for number in DNS_PORTS]}]
-    domains = request.spec.security.allowed_media_domains
+    domains = requests[0].spec.security.allowed_media_domains
     named = [host for host in domains if _opened(host)]
     # The model needs no download, and images come only from hosts inside: no public address is needed.
-    local = request.spec.model.uri.startswith(LOCAL_MODELS)
+    local = all(request.spec.model.uri.startswith(LOCAL_MODELS) for request in requests)
     closed = local and domains_enforced and bool(domains) and len(named) == len(domains)
     if not closed:
         rules.append({"to": public(), "ports": [_port(number) for number in WEB_PORTS]})
     rules += [{"to": _peers(host), "ports": [_port(number) for number in WEB_PORTS]} for host in sorted(set(named))]
-    variables = {v["name"]: v.get("value") or "" for v in hub_environment(request)}
-    hosts = {(host.host, host.port) for host in egress.destinations(variables)}
+    environments = [{v["name"]: v.get("value") or "" for v in hub_environment(request)} for request in requests]
+    hosts = {(host.host, host.port) for variables in environments for host in egress.destinations(variables)}
     rules += [
         {"to": _peers(host), "ports": [_port(number)]} for host, number in sorted(hosts) if not egress.is_metadata(host)
     ]
-    if _grouped(request):
-        rules.append({"to": [_members(request)]})
+    if _grouped(requests):
+        rules.append({"to": [_members(requests)]})
     return rules + [_with_defaults(rule) for rule in site.extra_egress]
 
 
@@ -111,12 +116,12 @@ def _all_but(cidr: str, excepted: Iterable[str]) -> Manifest:
     return {"ipBlock": {"cidr": cidr, "except": list(excepted)}}
 
 
-def _grouped(request: PoolRequest) -> bool:
-    return request.spec.multinode.node_count > 1
+def _grouped(requests: Sequence[PoolRequest]) -> bool:
+    return any(request.spec.multinode.node_count > 1 for request in requests)
 
 
-def _members(request: PoolRequest) -> Manifest:
-    return {"podSelector": {"matchLabels": names.engine_labels(request.service)}}
+def _members(requests: Sequence[PoolRequest]) -> Manifest:
+    return {"podSelector": {"matchLabels": names.engine_labels(requests[0].service)}}
 
 
 def _port(number: int, protocol: str = "TCP") -> Manifest:

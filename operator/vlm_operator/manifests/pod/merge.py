@@ -9,15 +9,9 @@ import json
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from vlm_api.template import KEY_DEFAULTS, LIST_KEYS
+from vlm_api.template import APPENDED, FREE_MAPS, KEY_DEFAULTS, LIST_KEYS, REPLACED_WHOLE
 from vlm_operator.errors import InvalidInput
 
-# Maps with free keys instead of fields: a label may be called "env".
-FREE_MAPS = frozenset({"labels", "annotations", "nodeSelector"})
-# Lists whose entries have no key: the user's are added to ours.
-APPENDED = frozenset({"tolerations"})
-# Entries that are never merged field by field.
-REPLACED_WHOLE = frozenset({"env", "volumeMounts"})
 # Fields of which a map may have only one, by the name of the map.
 _HANDLERS = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
 ONE_OF: Mapping[str, frozenset[str]] = {

@@ -140,12 +140,12 @@ def changed(
     condition = Condition(
         type="Progressing", status=ConditionStatus.FALSE, reason=reason, message="", last_transition_time=since
     )
+    read = Inspection(digest=inspection_digest(request), failure=failure) if failure else None
     live = LiveService(
         Key("default", "qwen3-vl"),
         RAW,
         service(),
-        pools=(LivePool(request, stored=stored, pods=pods),),
-        inspection=Inspection(digest=inspection_digest(request), failure=failure) if failure else None,
+        pools=(LivePool(request, stored=stored, pods=pods, inspection=read),),
         previous=VLMServiceStatus(conditions=[condition]),
     )
     inspector = Inspector(client, "x")  # type: ignore[arg-type]
@@ -204,12 +204,12 @@ def test_what_the_files_of_a_plan_made_without_them_forbid_stays_refused():
     facts = InspectedModel(architecture="Qwen3VLForConditionalGeneration", attention_heads=3)
     inventory, client = Inventory(), Cluster()
     inventory.nodes.update(node())
+    read = Inspection(digest=inspection_digest(request), facts=facts)
     live = LiveService(
         Key("default", "qwen3-vl"),
         RAW,
         service(),
-        pools=(LivePool(request, stored=stored, pods=[pod(plan_hash=stored.plan.hash)]),),
-        inspection=Inspection(digest=inspection_digest(request), facts=facts),
+        pools=(LivePool(request, stored=stored, pods=[pod(plan_hash=stored.plan.hash)], inspection=read),),
     )
     chooser = Chooser(
         client, inventory, Usage(client), Inspector(client, "x"), RUNTIME_IMAGE, shipped(), now=lambda: NOW

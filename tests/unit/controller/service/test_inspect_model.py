@@ -233,4 +233,4 @@ TRIES: dict[str, tuple[Any, list[PodView], bool]] = {
 def test_files_are_read_again_for_a_claim_or_secret_that_is_corrected_later(
     status: Any, pods: list[PodView], again: bool
 ):
-    assert worth_another_try(status, pods, LATE) is again
+    assert worth_another_try(status, status and status.model, pods, LATE) is again

@@ -124,7 +124,7 @@ def test_a_transient_error_is_retried_and_in_the_status_if_it_goes_on():
     [
         FORBIDDEN,
         REFUSED,
-        Choices((PoolChoice(),), invalid=InvalidInput("spec.x", "is wrong")),
+        PoolChoice(invalid=InvalidInput("spec.x", "is wrong")),
         PoolChoice(inspecting="x"),
     ],
     ids=["no plan can be made", "the plan is refused", "the spec is invalid", "the model is being read"],
