@@ -51,6 +51,8 @@ class InspectedModel(ApiModel):
     """Method by which the weights are quantized, such as fp8 or awq."""
     latent: bool | None = None
     """Whether the attention is latent (MLA), so that the KV cache does not depend on the heads."""
+    quantised_group: _Count | None = None
+    """Weights in a row that share a scale, in checkpoints that are quantized by groups (AWQ, GPTQ, compressed-tensors)."""
     quantised_block: _Count | None = None
     """Side length, in weights, of the blocks that share a scale in a block-quantized checkpoint."""
     vision_hidden_size: _Count | None = None

@@ -71,6 +71,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     feature_pool.balance,
     feature_pool.embedding_cache,
     splits.even,
+    splits.unchecked,
     # The traffic
     traffic.request_length,
     traffic.context_length,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vlm_api.plan import Finding, error
+from vlm_api.plan import Finding, error, info, warning
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks.types import CheckInput
 from vlm_operator.sglang.context import Context, Declared
@@ -21,6 +21,19 @@ def even(plan: CheckInput) -> Iterator[Finding]:
     if reason in (FindingReason.HEADS_NOT_DIVISIBLE, FindingReason.BLOCKS_NOT_DIVISIBLE):
         over = f" cannot be split evenly over parallelism.tensor {plan.context.spec.parallelism.tensor}"
     yield error(reason, f"the model's {clauses}{over}, so the engine would not start: {step}", path)
+
+
+def unchecked(plan: CheckInput) -> Iterator[Finding]:
+    """A split of a model whose heads are not known: a Warning where it would be unusual."""
+    context, tensor = plan.context, plan.context.spec.parallelism.tensor
+    if tensor == 1 or not context.cuda or context.model.attention_heads is not None:
+        return
+    message = (
+        f"the number of the model's attention heads is unknown, so it was not checked whether they divide over "
+        f"parallelism.tensor {tensor}: plan with --model-files, or look up num_attention_heads in the model's config.json"
+    )
+    unusual = tensor & (tensor - 1) != 0
+    yield (warning if unusual else info)(FindingReason.SPLIT_NOT_CHECKED, message, "spec.parallelism.tensor")
 
 
 def _step(context: Context, declared: Declared, reason: FindingReason) -> tuple[str, str]:

@@ -149,6 +149,8 @@ class ModelFacts:
     """The method by which the files' weights are quantized, by the engine's name (fp8, awq, compressed-tensors)."""
     latent: bool | None = None
     """Whether its attention is latent (MLA)."""
+    quantised_group: int | None = None
+    """Weights in a row that share a scale, in checkpoints that are quantised by groups (AWQ, GPTQ, compressed-tensors)."""
     quantised_block: int | None = None
     """Weights along one side of a block that shares a scale, in block-quantised fp8 checkpoints."""
     vision_hidden_size: int | None = None

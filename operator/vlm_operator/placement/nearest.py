@@ -50,6 +50,8 @@ def _fp8(context: Context, declared: Declared, tensor: int | None, pool_mib: int
 
 def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> bool:
     """Whether the model fits and splits evenly with that many tensor ranks, everything else as declared."""
+    if context.model.attention_heads is None and tensor & (tensor - 1):
+        return False  # nearly every model's heads divide by powers of two; of other numbers nothing is known
     if not works(context, declared, tensor) or not _on_its_nodes(context, tensor):
         return False
     total = budget(_with_ranks(context, tensor), declared)

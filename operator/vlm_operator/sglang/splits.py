@@ -2,7 +2,8 @@
 
 The same checks as SGLang's: heads in every ``models/*.py`` and ``layers/attention/vision.py``, layers in
 ``utils/common.py`` (make_layers), experts in ``layers/moe/fused_moe_triton/layer.py`` and ``arg_groups/parallel_hook.py``,
-blocks of fp8 weights in ``layers/quantization/fp8.py``. A fact that is not known refuses nothing.
+blocks of fp8 weights in ``layers/quantization/fp8.py``, groups of AWQ, GPTQ and compressed-tensors in ``awq/schemes``,
+``gptq/schemes``, ``marlin_utils.py`` and ``compressed_tensors/schemes`` below it. A fact that is not known refuses nothing.
 """
 
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ def problems(model: ModelFacts, split: Split) -> Iterator[Problem]:
     yield from _experts(model, split)
     if not split.padded:
         yield from _blocks(model, split)
+        yield from _groups(model, split)
 
 
 def _heads(model: ModelFacts, ranks: int, *, vision: bool) -> Iterator[Problem]:
@@ -83,6 +85,21 @@ def _experts(model: ModelFacts, split: Split) -> Iterator[Problem]:
         )
     elif split.tensor > model.experts:
         yield Problem(EXPERTS, f"{model.experts} experts are fewer than parallelism.tensor {split.tensor}")
+
+
+def _groups(model: ModelFacts, split: Split) -> Iterator[Problem]:
+    """The layers whose rows are cut: the last of each feed-forward block, and the output of attention."""
+    group, ranks = model.quantised_group, split.tensor
+    if group is None or ranks == 1:
+        return
+    attention = model.attention_heads * model.head_size if model.attention_heads and model.head_size else None
+    parts = [
+        (model.feed_forward_size, ranks, "feed-forward layers"),
+        (attention, max(ranks // split.attention_groups, 1), "attention"),
+    ]
+    for size, over, what in parts:
+        if size is not None and size % group == 0 and (size % over or size // over % group):
+            yield Problem(BLOCKS, f"{what} of width {size:,} in groups of {group} weights that share a scale")
 
 
 def _blocks(model: ModelFacts, split: Split) -> Iterator[Problem]:

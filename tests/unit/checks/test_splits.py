@@ -174,3 +174,32 @@ def test_what_would_fit_keeps_the_stages_that_are_declared():
     )
     (error,) = plan(a_service, node()).errors
     assert "on 8 devices (parallelism.tensor: 4)" in error.message
+
+
+@pytest.mark.parametrize(
+    ("tensor", "cut"),
+    [
+        (1, False),
+        (2, True),  # 115.5 groups of 128
+        (3, False),
+    ],
+)
+def test_a_group_of_weights_that_share_a_scale_is_not_cut(tensor: int, cut: bool):
+    model = ModelFacts(architecture="A", feed_forward_size=29_568, quantised_group=128)
+    clauses = [problem.clause for problem in problems(model, Split(tensor=tensor))]
+    assert clauses == ["feed-forward layers of width 29,568 in groups of 128 weights that share a scale"] * cut
+
+
+@pytest.mark.parametrize(("tensor", "told"), [(1, []), (2, ["Info"]), (3, ["Warning"])])
+def test_a_split_of_unknown_heads_is_told(tensor: int, told: list[str]):
+    made = of("someone/their-model", parallelism={"tensor": tensor})
+    assert [f.severity.value for f in made.findings if f.reason == "SplitNotChecked"] == told
+
+
+def test_of_unknown_heads_only_powers_of_two_are_advised():
+    made = plan(
+        service(model={"uri": "hf://someone/theirs", "parametersBillion": 38}),
+        node(product="NVIDIA-L40S", memory_mib=46_068, capability="8.9"),
+    )
+    (refusal,) = [f.message for f in made.errors]
+    assert "parallelism.tensor: 4" in refusal or "parallelism.tensor: 2" in refusal

@@ -300,6 +300,27 @@ def test_only_square_blocks_are_accepted():
         assert facts_of_config(config, None).quantised_block is None, odd
 
 
+@pytest.mark.parametrize(
+    ("quantised", "group"),
+    [
+        ({"quant_method": "awq", "group_size": 128}, 128),
+        ({"quant_method": "awq", "q_group_size": 64}, 64),
+        ({"quant_method": "gptq", "group_size": -1}, None),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": {"weights": {"group_size": 128}}, "b": {"weights": {}}},
+            },
+            128,
+        ),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"group_size": None}}}}, None),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": 1}}, None),
+    ],
+)
+def test_groups_of_weights_that_share_a_scale_are_read(quantised: dict[str, Any], group: int | None):
+    assert facts_of_config(QWEN3_VL_8B | {"quantization_config": quantised}, None).quantised_group == group
+
+
 def test_experts_are_read_under_every_name_and_exclude_the_dense_width():
     for name in ("num_experts", "n_routed_experts", "num_local_experts"):
         text = {"num_hidden_layers": 4, "intermediate_size": 6144, "moe_intermediate_size": 768, name: 64}

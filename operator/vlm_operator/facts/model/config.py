@@ -48,6 +48,7 @@ def facts_of_config(config: Mapping[str, Any], total_bytes: int | None) -> Model
         experts=_first_count(language, _EXPERTS),
         expert_size=count(language, "moe_intermediate_size"),
         quantization=_method(config, language),
+        quantised_group=_quantised_group(config, language),
         quantised_block=_quantised_block(config, language),
         vision_hidden_size=count(vision, "hidden_size")
         if text(config, "model_type") not in _OTHER_VISION_SIZE
@@ -94,6 +95,15 @@ def _context_length(language: Mapping[str, Any]) -> int | None:
 def _feed_forward_size(language: Mapping[str, Any]) -> int | None:
     """None for mixtures of experts: they often state a width that no layer uses."""
     return None if _first_count(language, _EXPERTS) else count(language, "intermediate_size")
+
+
+def _quantised_group(config: Mapping[str, Any], language: Mapping[str, Any]) -> int | None:
+    """The smallest group that is stated; None for one scale a column (-1 or nothing)."""
+    quantised = section(config, "quantization_config") or section(language, "quantization_config")
+    groups = section(quantised, "config_groups").values()
+    weights = [section(group, "weights") for group in groups if isinstance(group, Mapping)]
+    stated = [count(part, key) for part in (quantised, *weights) for key in ("group_size", "q_group_size")]
+    return min((size for size in stated if size is not None), default=None)
 
 
 def _quantised_block(config: Mapping[str, Any], language: Mapping[str, Any]) -> int | None:
