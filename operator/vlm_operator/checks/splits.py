@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from vlm_api.plan import Finding, error, info, warning
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks.types import CheckInput
-from vlm_operator.sglang.context import Context, Declared
+from vlm_operator.placement.nearest import has_room
 from vlm_operator.sglang.splits import problems, split_of, works
 
 
@@ -16,7 +16,7 @@ def even(plan: CheckInput) -> Iterator[Finding]:
         return
     reason = found[0].reason
     clauses = " and ".join(p.clause for p in found if p.reason == reason)
-    path, step = _step(plan.context, plan.declared, reason)
+    path, step = _step(plan, reason)
     over = ""
     if reason in (FindingReason.HEADS_NOT_DIVISIBLE, FindingReason.BLOCKS_NOT_DIVISIBLE):
         over = f" cannot be split evenly over parallelism.tensor {plan.context.spec.parallelism.tensor}"
@@ -36,22 +36,28 @@ def unchecked(plan: CheckInput) -> Iterator[Finding]:
     yield (warning if unusual else info)(FindingReason.SPLIT_NOT_CHECKED, message, "spec.parallelism.tensor")
 
 
-def _step(context: Context, declared: Declared, reason: FindingReason) -> tuple[str, str]:
+def _step(plan: CheckInput, reason: FindingReason) -> tuple[str, str]:
     """Which field to change, and to which values."""
+    context = plan.context
     tensor, expert_ranks = context.spec.parallelism.tensor, context.choices.settings.get("ep_size")
     if reason is FindingReason.TOO_FEW_LAYERS:
         return "spec.parallelism.pipeline", f"lower it to {context.model.layers} or below"
     if reason is FindingReason.EXPERTS_NOT_DIVISIBLE and expert_ranks is not None:
         whole = [n for n in range(1, tensor + 1) if tensor % n == 0 and (context.model.experts or 0) % n == 0]
         return expert_ranks.path, f"use {_listed(whole)}"
-    others = _nearest(context, declared, tensor)
+    others = _nearest(plan, tensor)
     return "spec.parallelism.tensor", f"use {_listed(others)}" if others else "use another model or another split"
 
 
-def _nearest(context: Context, declared: Declared, tensor: int) -> list[int]:
-    """The nearest numbers of tensor ranks below and above that work."""
-    below = next((n for n in range(tensor - 1, 0, -1) if works(context, declared, n)), None)
-    above = next((n for n in range(tensor + 1, 2 * tensor + 65) if works(context, declared, n)), None)
+def _nearest(plan: CheckInput, tensor: int) -> list[int]:
+    """The nearest numbers of tensor ranks below and above that work, and whose memory holds the model as far as is known."""
+
+    def suits(number: int) -> bool:
+        context, declared = plan.context, plan.declared
+        return works(context, declared, number) and has_room(context, declared, number, plan.pool_mib) is not False
+
+    below = next((n for n in range(tensor - 1, 0, -1) if suits(n)), None)
+    above = next((n for n in range(tensor + 1, 2 * tensor + 65) if suits(n)), None)
     return [n for n in (below, above) if n is not None]
 
 

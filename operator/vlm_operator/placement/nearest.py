@@ -1,6 +1,7 @@
 """The nearest plans on which a model would fit that does not: more devices, and fewer with fp8 weights."""
 
 from dataclasses import replace
+from typing import Final
 
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.sglang.budget import budget
@@ -8,6 +9,9 @@ from vlm_operator.sglang.capabilities import runs_fp8
 from vlm_operator.sglang.context import Context, Declared
 from vlm_operator.sglang.ranks import rank_count
 from vlm_operator.sglang.splits import MOST_DEVICES, works
+
+# The side of the blocks in fp8 checkpoints of Qwen, DeepSeek and GLM; those without blocks can be split more freely.
+FP8_BLOCK: Final = 128
 
 
 def what_would_fit(context: Context, declared: Declared, pool_mib: int) -> str:
@@ -23,7 +27,7 @@ def what_would_fit(context: Context, declared: Declared, pool_mib: int) -> str:
 
     as_it_is, one_byte = least(context.model), None
     if context.model.bytes_per_parameter > 1 and runs_fp8(context, declared):
-        one_byte = least(replace(context.model, bytes_per_parameter=1.0))
+        one_byte = least(replace(context.model, bytes_per_parameter=1.0, quantised_block=FP8_BLOCK))
     if as_it_is is None and one_byte is None:
         data = context.spec.parallelism.data
         enough = f"enough on one node beside parallelism.data {data}: lower that;" if data > 1 else "enough:"
@@ -50,14 +54,20 @@ def _fp8(context: Context, declared: Declared, tensor: int | None, pool_mib: int
 
 def _fits(context: Context, declared: Declared, tensor: int, pool_mib: int) -> bool:
     """Whether the model fits and splits evenly with that many tensor ranks, everything else as declared."""
-    if context.model.attention_heads is None and tensor & (tensor - 1):
-        return False  # nearly every model's heads divide by powers of two; of other numbers nothing is known
     if not works(context, declared, tensor) or not _on_its_nodes(context, tensor):
         return False
+    # Of a model whose heads are unknown, only such numbers are likely to divide them.
+    if context.model.attention_heads is None and tensor & (tensor - 1):
+        return False
+    return has_room(context, declared, tensor, pool_mib) or False
+
+
+def has_room(context: Context, declared: Declared, tensor: int, pool_mib: int) -> bool | None:
+    """Whether the memory of that many tensor ranks holds the model; None if it is unknown."""
     total = budget(_with_ranks(context, tensor), declared)
     left = total.kv_beside_mib(pool_mib)
     if left is None or total.device_mib is None:
-        return False
+        return None
     if context.model.evidence is not None and total.loading_need_mib(pool_mib) > total.device_mib:
         return False
     return left >= max(total.kv_mib(1), 1)

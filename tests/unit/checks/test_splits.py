@@ -1,5 +1,8 @@
 """Splits that the engine asserts against are refused before a pod starts, for every model whose facts are known."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from unit.plan.builders import RUNTIME_IMAGE, cluster, node, plan, request_of, service
 
@@ -111,7 +114,8 @@ def test_a_model_of_no_known_family_is_checked_by_what_its_own_files_say():
     made = make_plan(request_of(a_service), cluster(node()), runtime_image=RUNTIME_IMAGE, inspected=GEMMA)
     (error,) = made.errors
     assert error.message == (
-        "the model's 16 attention heads and 8 key-value heads cannot be split evenly over parallelism.tensor 3, "
+        "the model's 16 attention heads and 8 key-value heads and 16 heads of the vision encoder cannot be split evenly over "
+        "parallelism.tensor 3, "
         "so the engine would not start: use 2 or 4"
     )
 
@@ -203,3 +207,80 @@ def test_of_unknown_heads_only_powers_of_two_are_advised():
     )
     (refusal,) = [f.message for f in made.errors]
     assert "parallelism.tensor: 4" in refusal or "parallelism.tensor: 2" in refusal
+
+
+AWQ = ModelFacts(
+    architecture="InternVLChatModel",
+    parameters=104e9,
+    bytes_per_parameter=0.5,
+    layers=80,
+    attention_heads=64,
+    kv_heads=8,
+    head_size=128,
+    feed_forward_size=29_568,
+    quantised_group=128,
+)
+
+
+def test_a_split_that_works_and_does_not_fit_is_not_named():
+    model = replace(AWQ, parameters=300e9)
+    a_service = service(model={"uri": "pvc://models/awq"}, parallelism={"tensor": 2}, workload={"concurrency": 1})
+    made = make_plan(request_of(a_service), cluster(node()), runtime_image=RUNTIME_IMAGE, inspected=model)
+    assert [e.message.rpartition(": ")[2] for e in made.errors if e.reason == "BlocksNotDivisible"] == [
+        "use another model or another split"
+    ]
+
+
+def test_experts_in_groups_are_not_refused_since_the_engine_has_a_kernel_that_halves_them():
+    assert not list(problems(ModelFacts(experts=128, expert_size=768, quantised_group=128), Split(tensor=4)))
+
+
+@pytest.mark.parametrize("card", [("NVIDIA-L4", 23_034, "8.9"), ("NVIDIA-H100-80GB-HBM3", 81_559, "9.0")], ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(
+            ModelFacts(parameters=4e11, bytes_per_parameter=bytes_each, layers=80, kv_heads=8, head_size=128, **more)
+            for bytes_each in (0.5, 1.0, 2.0)
+            for more in ({}, {"attention_heads": 40, "feed_forward_size": 27_648}, {"attention_heads": 96})
+        ),
+        replace(AWQ, parameters=4e11, feed_forward_size=29_696),
+        ModelFacts(parameters=76e9, layers=64, attention_heads=40, kv_heads=8, head_size=128),
+        ModelFacts(
+            parameters=6e10, layers=48, attention_heads=32, kv_heads=4, head_size=128, experts=128, expert_size=768
+        ),
+    ],
+)
+def test_what_would_fit_is_not_refused_when_it_is_planned(model, card):
+    product, memory_mib, capability = card
+    nodes = [node(f"n{i}", product, memory_mib, capability) for i in range(16)]
+
+    def planned(**spec):
+        a_service = service(model={"uri": "pvc://models/own"}, workload={"concurrency": 2}, **spec)
+        return make_plan(request_of(a_service), cluster(*nodes), runtime_image=RUNTIME_IMAGE, inspected=facts)
+
+    facts = replace(model, evidence="config.json")
+    message = planned().errors[0].message
+    said = re.search(
+        r"it would fit on [^(]*\(parallelism.tensor: (\d+)(?:, multinode.nodeCount: (\d+))?\)(.*)",
+        message,
+    )
+    if said is None:
+        assert "no number of such devices is enough" in message
+        return
+    tensor, nodes_each, more = int(said[1]), int(said[2] or 1), said[3]
+    if " with fp8 weights" in more and ", or on" not in more:
+        facts = replace(facts, bytes_per_parameter=1.0, quantised_block=128)
+    again = planned(parallelism={"tensor": tensor}, multinode={"nodeCount": nodes_each})
+    assert not again.errors, again.errors
+    # Where the heads are unknown, a number that divides none is not proposed.
+    assert tensor & (tensor - 1) == 0 or model.attention_heads is not None
+
+
+def test_fewer_devices_with_fp8_weights_are_those_that_their_blocks_divide_over():
+    # Four ranks would cut the blocks of 768 / 4 = 192 weights.
+    a_service = service(
+        model={"uri": "hf://Qwen/Qwen3-VL-30B-A3B-Instruct"}, workload={"concurrency": 2}, parallelism={"tensor": 1}
+    )
+    (error,) = plan(a_service, node("n", "NVIDIA-L4", 12_288, "8.9", count=8)).errors
+    assert "with fp8 weights" not in error.message

@@ -306,6 +306,9 @@ def test_only_square_blocks_are_accepted():
         ({"quant_method": "awq", "group_size": 128}, 128),
         ({"quant_method": "awq", "q_group_size": 64}, 64),
         ({"quant_method": "gptq", "group_size": -1}, None),
+        ({"quant_method": "gptq", "group_size": 128, "dynamic": {"-:.*down_proj": {}}}, None),
+        ({"quant_method": "awq", "group_size": 128, "modules_to_not_convert": ["model.layers.0.mlp"]}, None),
+        ({"quant_method": "awq", "group_size": 128, "modules_to_not_convert": ["visual.blocks.0.mlp", "mlp1"]}, 128),
         (
             {
                 "quant_method": "compressed-tensors",

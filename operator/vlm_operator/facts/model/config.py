@@ -97,9 +97,19 @@ def _feed_forward_size(language: Mapping[str, Any]) -> int | None:
     return None if _first_count(language, _EXPERTS) else count(language, "intermediate_size")
 
 
+# Parts of the language model whose input is split over tensor ranks, and other parts with such names.
+_SPLIT_PARTS: Final = ("mlp", "self_attn", "down_proj", "o_proj")
+_NOT_SPLIT: Final = ("vis", "mlp1", "gate")
+
+
 def _quantised_group(config: Mapping[str, Any], language: Mapping[str, Any]) -> int | None:
-    """The smallest group that is stated; None for one scale a column (-1 or nothing)."""
+    """The smallest group that is stated; None for one scale a column (-1 or nothing), and where the file leaves some layers
+    out of its quantisation, since it may be all of them that a split would cut."""
     quantised = section(config, "quantization_config") or section(language, "quantization_config")
+    named = [quantised.get(key) for key in ("modules_to_not_convert", "ignore", "dynamic")]
+    left_out = [name for names in named if isinstance(names, list | Mapping) for name in names if isinstance(name, str)]
+    if any(any(p in name for p in _SPLIT_PARTS) and not any(p in name for p in _NOT_SPLIT) for name in left_out):
+        return None
     groups = section(quantised, "config_groups").values()
     weights = [section(group, "weights") for group in groups if isinstance(group, Mapping)]
     stated = [count(part, key) for part in (quantised, *weights) for key in ("group_size", "q_group_size")]
