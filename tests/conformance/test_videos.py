@@ -85,12 +85,97 @@ FAMILIES: dict[str, dict[str, Any]] = {
         **QWEN, **OMNI, "config": {"model_type": "qwen3_omni_moe"}, "files": OMNI_FILES,
     },
 }  # fmt: skip
+GLM_TOKENS = [
+    "<|endoftext|>", "<|image|>", "<|video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>",
+    "<|end_of_video|>",
+]  # fmt: skip
+GLM = {
+    "tokens": GLM_TOKENS,
+    "ids": {
+        "image_token_id": "<|image|>", "video_token_id": "<|video|>", "image_start_token_id": "<|begin_of_image|>",
+        "image_end_token_id": "<|end_of_image|>", "video_start_token_id": "<|begin_of_video|>",
+        "video_end_token_id": "<|end_of_video|>",
+    },
+    "placeholder": "<|begin_of_video|><|video|><|end_of_video|>",
+}  # fmt: skip
+
+
+def glm(kind: str) -> dict[str, Any]:
+    shape = {**SHAPE, "patch_size": 14}
+    images = {"image_processor_type": f"{kind}ImageProcessor", "processor_class": f"{kind}Processor"}
+    return {
+        "preprocessor_config.json": {**shape, **images, "size": {"shortest_edge": 12544, "longest_edge": 9633792}},
+        "video_preprocessor_config.json": {
+            **shape,
+            "video_processor_type": f"{kind}VideoProcessor",
+            "size": {"shortest_edge": 12544, "longest_edge": 47040000},
+        },
+    }
+
+
+INTERNVL = {
+    "architecture": "InternVLChatModel",
+    "tokens": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<IMG_CONTEXT>", "<|video_pad|>"],
+    "ids": {},
+    "bare": True,
+    "files": {},
+    "placeholder": "<video>",
+    "config": {
+        "model_type": "internvl_chat", "downsample_ratio": 0.5, "force_image_size": 448,
+        "vision_config": {
+            "model_type": "intern_vit_6b", "architectures": ["InternVisionModel"], "image_size": 448, "patch_size": 14,
+        },
+        "llm_config": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
+    },
+}  # fmt: skip
+# What of a family's numbers is another here: it has several models of one architecture.
+FIXED, BY_LENGTH = {"rates": ["fixed"]}, {"rates": ["by_length"]}
+FAMILIES |= {
+    "GLM-4.1V": {
+        **GLM, "architecture": "Glm4vForConditionalGeneration", "config": {"model_type": "glm4v"}, "files": glm("Glm4v"),
+        "numbers": FIXED,
+    },
+    "GLM-4.5V": {
+        **GLM, "architecture": "Glm4vMoeForConditionalGeneration", "config": {"model_type": "glm4v_moe"},
+        "files": glm("Glm4v"), "numbers": FIXED,
+    },
+    "GLM-4.6V": {
+        **GLM, "architecture": "Glm4vMoeForConditionalGeneration", "config": {"model_type": "glm4v_moe"},
+        "files": glm("Glm46V"), "numbers": BY_LENGTH,
+    },
+    "InternVL": INTERNVL,
+    "InternVL in a short context": {**INTERNVL, "context_length": 4096},
+}  # fmt: skip
+FAMILIES["Gemma4ForConditionalGeneration"] = {
+    "tokens": [
+        "<pad>", "<eos>", "<bos>", "<|image>", "<|image|>", "<image|>", "<|audio>", "<|audio|>", "<audio|>", "<|video|>",
+    ],
+    "named": {
+        "image_token": "<|image|>", "boi_token": "<|image>", "eoi_token": "<image|>", "audio_token": "<|audio|>",
+        "boa_token": "<|audio>", "eoa_token": "<audio|>", "video_token": "<|video|>",
+    },
+    "ids": {
+        "image_token_id": "<|image|>", "boi_token_id": "<|image>", "eoi_token_id": "<image|>", "audio_token_id": "<|audio|>",
+        "boa_token_id": "<|audio>", "eoa_token_id": "<audio|>", "video_token_id": "<|video|>",
+    },
+    "placeholder": "<|video|>",
+    "config": {"model_type": "gemma4"},
+    "files": {
+        "processor_config.json": {
+            "processor_class": "Gemma4Processor", "image_seq_length": 280, "audio_seq_length": 750,
+            "image_processor": {"image_processor_type": "Gemma4ImageProcessor", "max_soft_tokens": 280},
+            "feature_extractor": {"feature_extractor_type": "Gemma4AudioFeatureExtractor"},
+            "video_processor": {"video_processor_type": "Gemma4VideoProcessor"},
+        },
+    },
+}  # fmt: skip
 # The user's own limits, for those families whose algorithm reads them.
 LIMITED: dict[str, list[dict[str, Any]]] = {
     "qwen": [
         {"fps": 1.0, "max_frames": 6}, {"nframes": 5}, {"max_pixels": 50_000}, {"min_pixels": 700_000},
         {"total_pixels": 1_000_000, "min_pixels": 3136}, {"size": {"shortest_edge": 4096, "longest_edge": 1_000_000}},
     ],
+    "glm": [{"size": {"shortest_edge": 12544, "longest_edge": 1_000_000}}],
 }  # fmt: skip
 
 
@@ -98,28 +183,30 @@ def clips() -> list[list[int]]:
     """Seconds, frames per second, width, height."""
     chance = random.Random(SEED)
     return [
-        [chance.randint(2, 20), chance.randint(1, 30), chance.randint(16, 800), chance.randint(16, 800)]
+        [chance.randint(2, 16), chance.randint(1, 30), chance.randint(16, 640), chance.randint(16, 640)]
         for _ in range(CLIPS)
     ]
 
 
-def sampling_of(architecture: str) -> Sampling:
-    family = family_of(architecture)
+def sampling_of(name: str) -> Sampling:
+    described = FAMILIES[name]
+    family = family_of(described.get("architecture", name))
     assert family is not None
     assert family.videos is not None
-    return family.videos
+    sampling = family.videos.model_copy(update=described.get("numbers", {}))
+    return sampling.beside(described.get("context_length"), len("<video>") + 2)
 
 
-def cases_of(architecture: str) -> list[tuple[list[int], dict[str, Any]]]:
+def cases_of(name: str) -> list[tuple[list[int], dict[str, Any]]]:
     """Videos, with the user's limits for some."""
-    limits = LIMITED.get(sampling_of(architecture).algorithm, [])
+    limits = LIMITED.get(sampling_of(name).algorithm, [])
     return [*((clip, {}) for clip in clips()), *(([8, 25, 400, 300], each) for each in limits)]
 
 
 @pytest.fixture(scope="module")
 def answers(engine_site: Path) -> dict[str, Any]:
     """What the processors make of them, all in one process: it takes long to start."""
-    request = {name: {**family, "architecture": name, "cases": cases_of(name)} for name, family in FAMILIES.items()}
+    request = {name: {"architecture": name, **family, "cases": cases_of(name)} for name, family in FAMILIES.items()}
     done = subprocess.run(
         [sys.executable, "-s", str(WORKER)],
         input=json.dumps(request),
@@ -132,9 +219,9 @@ def answers(engine_site: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("architecture", FAMILIES)
-def test_tokens_and_bytes_of_videos_are_the_processor_s(architecture: str, answers: dict[str, Any]) -> None:
-    for (clip, limits), answer in zip(cases_of(architecture), answers[architecture], strict=True):
-        video = sampling_of(architecture).limited({"video": limits}).sample(Clip(*clip))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_tokens_and_bytes_of_videos_are_the_processor_s(name: str, answers: dict[str, Any]) -> None:
+    for (clip, limits), answer in zip(cases_of(name), answers[name], strict=True):
+        video = sampling_of(name).limited({"video": limits}).sample(Clip(*clip))
         ours = {"prompt_tokens": video.prompt_tokens, "tokens": video.tokens, "bytes": video.bytes}
         assert ours == answer, f"{clip} {limits}"

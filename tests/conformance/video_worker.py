@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import regex
 import sglang.srt.multimodal.processors.base_processor as base
+import sglang.srt.multimodal.processors.internvl as internvl
 import sglang.srt.multimodal.processors.qwen_vl as qwen_vl
 import torch
 from sglang.srt.managers.multimodal_processor import PROCESSOR_MAPPING, import_processors
@@ -97,11 +98,13 @@ def process(
         image_data=None, video_data=["data:video/mp4;base64,AAAA"], audio_data=None, modalities=["video"], rid="r",
         mm_hashes=None, images_config=None, video_config=None, use_audio_in_video=False,
     )  # fmt: skip
+    end = tokenizer.eos_token  # so that no text before or after runs into that of the video
+    prompt = f"{end}{placeholder}{end}"
     made = asyncio.run(
         processor.process_mm_data_async(
             image_data=None,
             audio_data=None,
-            input_text=f"a{placeholder}b",
+            input_text=prompt,
             request_obj=request,
             max_req_input_len=10**9,
         )
@@ -113,7 +116,7 @@ def process(
     pieces = sum(len(regex.findall(PIECES, text)) for text in texts)
     filled = {tuple(offset) for item in made.mm_items for offset in item.offsets}
     return {
-        "prompt_tokens": sum(i in special for i in ids) + pieces - len("ab"),
+        "prompt_tokens": sum(i in special for i in ids) + pieces - 2,
         "tokens": sum(end - start + 1 for start, end in filled),
         "bytes": sum(item.feature.numel() * item.feature.element_size() for item in made.mm_items),
     }
@@ -124,6 +127,7 @@ def main() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr
     import_processors("sglang.srt.multimodal.processors")
     base._is_cpu = True
+    internvl.get_device = lambda: "cpu"
     qwen_vl.is_cpu = lambda: True  # no accelerator here, so no memory is pinned
     json.dump({name: answers_of(family) for name, family in json.load(sys.stdin).items()}, answers)
 
@@ -133,7 +137,11 @@ def answers_of(family: dict[str, Any]) -> list[dict[str, Any]]:
         folder = Path(name)
         tokenizer = make_tokenizer(folder, family)
         override = get_context().override_server_args(
-            mm_process_config={}, mm_processor_worker_num=1, model_path=name, mm_feature_transport="cpu"
+            mm_process_config={},
+            mm_processor_worker_num=1,
+            model_path=name,
+            mm_feature_transport="cpu",
+            context_length=family.get("context_length"),
         )
         processor = make_processor(folder, family, tokenizer, override.install())
         made = [process(processor, tokenizer, family["placeholder"], *case) for case in family["cases"]]

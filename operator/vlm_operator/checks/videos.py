@@ -6,6 +6,7 @@ from typing import Final
 from vlm_api.plan import Finding, info, warning
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks.types import CheckInput
+from vlm_operator.sglang.videos.declared import not_read
 
 VIDEOS_PATH: Final = "spec.workload.videos"
 
@@ -24,7 +25,13 @@ def videos(plan: CheckInput) -> Iterator[Finding]:
             VIDEOS_PATH,
         )
         return
-    why = "its family is unknown" if family is None else family.uncounted_videos or "its family says nothing about them"
+    keys = [] if family is None else not_read(family, context.choices)
+    if family is None:
+        why = "its family is unknown"
+    elif keys:
+        why = f"mm_process_config.video sets {', '.join(keys)}"
+    else:
+        why = family.uncounted_videos or "how the engine samples them is not written down"
     yield info(
         FindingReason.VIDEOS_NOT_COUNTED,
         f"videos of {model} are not counted ({why}), so the feature pool, KV cache, /dev/shm and host memory are planned without "

@@ -100,6 +100,7 @@ def _context(request: PoolRequest, files: ModelFacts | None, families: Sequence[
     spec, choices = request.spec, request.choices
     model = as_quantised(model_facts(spec.model, files), choices.get("quantization"))
     family = _as_published(family_of(model.architecture, families), model)
+    image = declared_image(spec, family, choices)
     return Context(
         spec=spec,
         served_model_name=request.served_model_name,
@@ -108,9 +109,9 @@ def _context(request: PoolRequest, files: ModelFacts | None, families: Sequence[
         gpu=None,
         model=model,
         family=family,
-        image=declared_image(spec, family, choices),
+        image=image,
         devices_per_pod=request.devices_per_pod,
-        video=declared_video(spec, family, choices),
+        video=declared_video(spec, family, choices, image, model.context_length),
     )
 
 

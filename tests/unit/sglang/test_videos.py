@@ -39,11 +39,16 @@ def test_ten_seconds_become_as_many_tokens_and_bytes_as_the_processor_makes_of_t
     assert (video.frames, video.prompt_tokens, video.tokens, video.bytes) == (20, prompt_tokens, tokens, video_bytes)
 
 
+def test_every_family_says_how_its_videos_are_sampled_or_why_they_are_not_counted() -> None:
+    silent = [f.family for f in shipped() if f.videos is None and f.takes_videos and f.uncounted_videos is None]
+    assert silent == ["grok_1"]  # the engine has no model of it
+
+
 @given(
     st.sampled_from([family.videos for family in shipped() if family.videos is not None]),
     st.integers(1, 10_000), st.integers(1, 60), st.integers(16, 3000), st.integers(16, 3000),
 )  # fmt: skip
-def test_a_video_of_any_length_is_counted_or_refused_and_never_has_more_frames_than_the_file(
+def test_a_video_of_any_length_is_counted_or_refused_with_a_bounded_number_of_frames(
     sampling: Sampling, seconds: int, rate: int, width: int, height: int
 ) -> None:
     clip = Clip(seconds, rate, width, height)
@@ -51,7 +56,7 @@ def test_a_video_of_any_length_is_counted_or_refused_and_never_has_more_frames_t
         video = sampling.sample(clip)
     except ValueError:
         return
-    assert 1 <= video.frames <= clip.frames
+    assert 1 <= video.frames <= 768
     assert video.tokens > 0
     assert video.kept_tokens < 1_000_000
 
@@ -107,6 +112,7 @@ def test_a_video_that_the_processor_refuses_is_refused_as_input() -> None:
     [
         ("OursForConditionalGeneration", "VideosNotCounted", "its family is unknown"),
         ("InternS2PreviewForConditionalGeneration", "VideosNotCounted", "IndexError"),
+        ("Gemma3ForConditionalGeneration", "VideosNotTaken", "takes no videos for Gemma3ForConditionalGeneration"),
         ("Qwen3VLForConditionalGeneration", None, ""),
     ],
 )
@@ -135,3 +141,29 @@ def test_a_user_s_limit_below_the_declared_videos_is_told() -> None:
     made = planned({"perRequest": 3}, engine={"settings": {"limit_mm_data_per_request": {"video": 2}}})
     (refused,) = found(made, "VideosRefused")
     assert "declared requests have 3 videos and the engine is set to accept 2" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "frames"),
+    # Three a second for each of two frames of a patch, then one and a half; at most 640. GLM-4.1V takes two a second, and
+    # 600 of longer videos.
+    [(10, 60), (30, 180), (60, 120), (300, 600), (3600, 640)],
+)
+def test_of_glm_models_that_share_an_architecture_the_one_with_more_frames_counts(seconds: int, frames: int) -> None:
+    clip = Clip(seconds, 30, 640, 360)
+    assert sampling_of("Glm4vMoeForConditionalGeneration").sample(clip).frames == frames
+
+
+def test_internvl_takes_fewer_frames_if_the_context_leaves_less_for_them() -> None:
+    model = {"uri": "pvc://models/ours", "architecture": "InternVLChatModel", "parametersBillion": 8}
+    assert planned(model=model).memory.video_frames == 32
+    short = {"settings": {"context_length": 8192}}
+    # 8,192 less 128 of text, 2,562 of an image and 256 that stay free, for two videos.
+    assert planned({"perRequest": 2}, model, engine=short).memory.video_frames == (8192 - 128 - 2562 - 256) // 256 // 2
+
+
+def test_limits_of_the_user_that_are_not_read_are_said() -> None:
+    made = planned(engine={"settings": {"mm_process_config": {"video": {"resized_height": 100, "resized_width": 100}}}})
+    (told,) = found(made, "VideosNotCounted")
+    assert "mm_process_config.video sets resized_height, resized_width" in told.message
+    assert made.memory.video_tokens is None

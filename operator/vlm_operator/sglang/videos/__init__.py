@@ -8,8 +8,9 @@ YAML gives them. ``algorithms.py`` knows them all.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from vlm_operator.sglang.images import CHANNELS, Image, Processing
 
@@ -47,6 +48,17 @@ class Sampling(Processing, ABC):
     """How one family's processor takes frames out of a video and resizes them."""
 
     modality: ClassVar = "video"
+
+    def unread(self, config: Any) -> list[str]:
+        """What the user's ``mm_process_config`` says about videos and this does not count."""
+        given = config.get(self.modality) if isinstance(config, Mapping) else None
+        read = {key.partition(".")[0] for key in self.limits}
+        return sorted(str(key) for key in given if key not in read) if isinstance(given, Mapping) else []
+
+    def beside(self, context_length: int | None, other_tokens: int) -> Self:
+        """The same processor in a context of that length, beside so many tokens of text and images. Most do not look at
+        it."""
+        return self
 
     @abstractmethod
     def sample(self, clip: Clip, videos: int = 1) -> Video:

@@ -5,9 +5,14 @@ from typing import Any, Final
 
 from vlm_operator.sglang.images.algorithms import chosen
 from vlm_operator.sglang.videos import Sampling
+from vlm_operator.sglang.videos.filled_frames import FilledFrames
+from vlm_operator.sglang.videos.glm import Glm
 from vlm_operator.sglang.videos.qwen import Qwen
+from vlm_operator.sglang.videos.single_tiles import SingleTiles
 
-SAMPLINGS: Final[Mapping[str, type[Sampling]]] = {kind.algorithm: kind for kind in (Qwen,)}
+SAMPLINGS: Final[Mapping[str, type[Sampling]]] = {
+    kind.algorithm: kind for kind in (Qwen, Glm, SingleTiles, FilledFrames)
+}
 
 
 def sampling(value: Any) -> Sampling:
