@@ -326,6 +326,7 @@ class FindingReason(str, Enum):
     MODEL_UNKNOWN = "ModelUnknown", About.RESOURCES, "Nothing is known about the model."
     FAMILY_UNKNOWN = "FamilyUnknown", About.RESOURCES, "The model's family is unknown, so its images cannot be counted."
     IMAGES_NOT_COUNTED = "ImagesNotCounted", About.RESOURCES, "The family is known, but not how many tokens its images have."
+    VIDEOS_PREPARED_ON_GPU = "VideosPreparedOnGpu", About.RESOURCES, "Frames of videos take GPU memory that no plan counts."
     VIDEOS_NOT_COUNTED = "VideosNotCounted", About.RESOURCES, "Videos are declared, and their tokens are not known."
     ARCHITECTURE_DIFFERS = "ArchitectureDiffers", About.RESOURCES, "spec.model.architecture differs from the model's config.json."
     PARAMETERS_DIFFER = "ParametersDiffer", About.RESOURCES, "spec.model.parametersBillion differs from the model's own size."

@@ -116,6 +116,8 @@ def load_of(
             "the workload repeats its images, but SGLang's benchmark sends each image once: the numbers leave out what caches of "
             "images gain"
         )
+    if workload.videos is not None:
+        notes.append("the workload has videos, and this load sends none: the numbers are those of its text and images")
     return load, notes
 
 

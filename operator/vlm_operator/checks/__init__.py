@@ -77,6 +77,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     traffic.context_length,
     traffic.media_per_request,
     videos.videos,
+    videos.on_gpu,
     traffic.images_enforced,
     # The pods
     pod.shared_memory,

@@ -6,9 +6,32 @@ from typing import Final
 from vlm_api.plan import Finding, info, warning
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks.types import CheckInput
+from vlm_operator.sglang.memory import MIB
 from vlm_operator.sglang.videos.declared import not_read
 
 VIDEOS_PATH: Final = "spec.workload.videos"
+
+
+# The part of what the engine reserves for activations and graphs that frames of a video may take without a finding. Ours, not
+# measured.
+QUIET_SHARE: Final = 0.125
+
+
+def on_gpu(plan: CheckInput) -> Iterator[Finding]:
+    """Frames that are decoded and resized on the first GPU, in memory that nothing reserves."""
+    context, video, reserved = plan.context, plan.context.video, plan.budget.slack_mib
+    sampling = context.family.videos if context.family is not None else None
+    if video is None or sampling is None or sampling.prepared_on == "cpu" or reserved is None or not context.cuda:
+        return
+    mib = (video.decoded_bytes + video.bytes) // MIB
+    if mib > reserved * QUIET_SHARE:
+        yield info(
+            FindingReason.VIDEOS_PREPARED_ON_GPU,
+            f"the engine decodes and resizes videos on the first GPU where its decoder can, and one takes about {mib:,} MiB "
+            f"there for a moment; the plan counts none of it, and {reserved:,} MiB are reserved for all that is computed. If "
+            "the GPU runs out of memory, lower mem_fraction_static, or send shorter or smaller videos",
+            VIDEOS_PATH,
+        )
 
 
 def videos(plan: CheckInput) -> Iterator[Finding]:

@@ -47,6 +47,11 @@ def test_a_workload_that_repeats_images_is_told_that_this_load_does_not() -> Non
     assert "sends each image once" in note
 
 
+def test_a_workload_with_videos_is_told_that_this_load_sends_none() -> None:
+    _, [note] = load_of(service({**WORKLOAD, "videos": {"seconds": 10, "width": 640, "height": 360}}))
+    assert "this load sends none" in note
+
+
 @pytest.mark.parametrize(("concurrency", "requests"), [([0], None), ([70_000], None), ([8], 0), ([1, 64], 63)])
 def test_numbers_that_are_none_are_refused(concurrency: list[int], requests: int | None) -> None:
     with pytest.raises(InvalidInput, match="give"):

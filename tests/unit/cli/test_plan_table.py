@@ -37,7 +37,16 @@ PLAN = PlanStatus(
             expected="fa3",
         ),
     ],
-    memory=PlanMemory(weights_mib=16000, kv_cache_mib=40000, image_bytes=6291456, image_tokens=256),
+    memory=PlanMemory(
+        weights_mib=16000,
+        kv_cache_mib=40000,
+        image_bytes=6291456,
+        image_tokens=256,
+        video_bytes=54067200,
+        video_frames=20,
+        video_tokens=2200,
+        video_prompt_tokens=2282,
+    ),
     resources=PlanResources(devices_per_pod=2, pods=1),
     findings=[
         Finding(
@@ -194,3 +203,9 @@ def test_the_cpu_is_called_cpu(plan: Plan) -> None:
     text = plan(service(hardware={"device": "cpu"})).out
     assert row(text, "Hardware") == ["Hardware", "CPU"]
     assert "per replica 1 pod with no GPU" in text
+
+
+def test_the_tokens_of_one_image_and_one_video_are_printed() -> None:
+    lines = [" ".join(line.split()) for line in printed().splitlines()]
+    assert "one image 6.0 MiB, 256 tokens" in lines
+    assert "one video 51.6 MiB, 20 frames, 2,282 tokens" in lines

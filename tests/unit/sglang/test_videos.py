@@ -167,3 +167,13 @@ def test_limits_of_the_user_that_are_not_read_are_said() -> None:
     (told,) = found(made, "VideosNotCounted")
     assert "mm_process_config.video sets resized_height, resized_width" in told.message
     assert made.memory.video_tokens is None
+
+
+def test_long_videos_that_are_decoded_on_the_gpu_are_told_and_short_ones_are_not() -> None:
+    long = {"seconds": 300, "width": 1920, "height": 1080}
+    (told,) = found(planned(long), "VideosPreparedOnGpu")
+    # 600 frames of 6,220,800 bytes, and features of 225 MiB.
+    assert "one takes about 3,784 MiB there" in told.message
+    assert found(planned(), "VideosPreparedOnGpu") == []
+    glm = {"uri": "pvc://models/ours", "architecture": "Glm4vForConditionalGeneration", "parametersBillion": 9}
+    assert found(planned(long, glm), "VideosPreparedOnGpu") == []

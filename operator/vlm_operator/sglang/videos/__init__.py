@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from vlm_operator.sglang.images import CHANNELS, Image, Processing
 
@@ -48,6 +48,8 @@ class Sampling(Processing, ABC):
     """How one family's processor takes frames out of a video and resizes them."""
 
     modality: ClassVar = "video"
+    prepared_on: ClassVar[Literal["gpu", "cpu"]] = "gpu"
+    """Where the engine decodes and resizes frames, if the service has GPUs and its decoder can."""
 
     def unread(self, config: Any) -> list[str]:
         """What the user's ``mm_process_config`` says about videos and this does not count."""

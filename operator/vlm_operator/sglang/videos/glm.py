@@ -28,6 +28,7 @@ class Glm(Sampling):
 
     algorithm: ClassVar = "glm"
     what: ClassVar = "frames at a rate, all of them within a number of pixels"
+    prepared_on: ClassVar = "cpu"
 
     rates: Annotated[list[Literal["fixed", "by_length"]], Field(min_length=1)]
     """How frames are taken: at ``fps`` up to ``max_seconds`` and as many over longer videos (GLM-4.1V and 4.5V), or the slower
