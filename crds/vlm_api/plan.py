@@ -177,6 +177,8 @@ class PlanMemory(ApiModel):
     """Weights per device."""
     kv_cache_mib: int | None = None
     """Memory left for the KV cache per device."""
+    requests: int | None = None
+    """Declared requests that the KV cache of a replica holds at once, with the states of layers that have none."""
     reserved_mib: int | None = None
     """Memory that the engine keeps free for activations and CUDA graphs, and memory that it cannot use: CUDA contexts, and
     the feature pool a second time if the engine counts it twice."""

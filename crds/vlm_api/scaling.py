@@ -22,7 +22,8 @@ class Scaling(ApiModel):
     max_replicas: Annotated[int, between(1, 1000)]
     """Maximum number of replicas."""
     target_in_flight: Annotated[int, between(1, 100_000)] | None = None
-    """Target number of requests in flight per replica. Default: 80% of ``workload.concurrency``, or 32 if that is unset."""
+    """Target number of requests in flight per replica. Default: 80% of ``workload.concurrency``, or of the requests that a
+    replica's memory holds if those are fewer; 32 if the concurrency is unset."""
 
 
 class RolloutStrategy(ApiModel):

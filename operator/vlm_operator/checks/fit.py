@@ -134,37 +134,33 @@ def _while_loading(context: Context, total: Budget, pool_mib: int) -> Finding | 
 
 def _queueing(context: Context, declared: Declared, total: Budget, left_mib: int) -> Iterator[Finding]:
     """How many declared requests run at once, if states or KV cache hold fewer than are declared."""
-    token_mib = (total.kv_token_bytes or 0) * total.request_tokens / sizes.MIB
-    states = total.states_held(left_mib)
-    kv_mib = left_mib if states is None else int(left_mib * (1 - total.state_share))
-    if total.most_tokens is not None:
-        kv_mib = min(kv_mib, int(total.most_tokens * (total.kv_token_bytes or 0) / sizes.MIB))
-    held = max(int(kv_mib / token_mib), 1) if token_mib else None
-    if total.requests is None or total.requests <= min(
-        [n for n in (held, states) if n is not None], default=total.requests
-    ):
+    held, groups = context.held or total.held(left_mib), request_groups(context, declared)
+    # The user's own limit may be below what is declared.
+    wanted = total.requests
+    if wanted is not None and context.choices.get("max_running_requests") is None:
+        wanted = max(wanted, math.ceil((context.spec.workload.concurrency or 0) / groups))
+    if wanted is None or held.requests is None or wanted <= held.requests:
         return
-    groups, concurrency = request_groups(context, declared), context.spec.workload.concurrency
-    # The running limit may be below what is declared.
-    wanted = max(total.requests, math.ceil((concurrency or 0) / groups))
     of_each, on_each = (f" of each of {groups} data ranks", " on each") if groups > 1 else ("", "")
     declared_at_once = (
         f"{wanted:,} are declared to run at once{on_each}, so the others wait. Declare how many really run at once"
     )
-    if states is not None and (held is None or states < held):
+    if held.states is not None and (held.kv is None or held.states < held.kv):
+        each = total.slots_each * total.slot_bytes / sizes.MIB
         yield warning(
             FindingReason.STATES_HOLD_FEWER,
-            f"layers without a KV cache keep a state for each running request, {total.state_bytes / sizes.MIB:,.0f} MiB with its "
-            f"copies; the states{of_each} get {int(left_mib * total.state_share):,} of {left_mib:,} MiB, which holds about "
-            f"{states:,} requests, and {declared_at_once}, or use more GPUs, more replicas, "
-            "engine.settings.mamba_full_memory_ratio above 0.9, or mamba_ssm_dtype: bfloat16 if its quality suffices",
+            f"layers without a KV cache keep a state for each running request, {each:,.0f} MiB with its copies; the "
+            f"states{of_each} get {total.states_mib(left_mib):,} of {left_mib:,} MiB, which holds about {held.states:,} "
+            f"requests, and {declared_at_once}, or use more GPUs, more replicas, engine.settings.mamba_full_memory_ratio "
+            "above 0.9, or mamba_ssm_dtype: bfloat16 if its quality suffices",
             "spec.workload.concurrency",
         )
         return
     yield info(
         FindingReason.KV_CACHE_HOLDS_FEWER,
-        f"the KV cache{of_each} of {kv_mib:,} MiB holds about {held:,} requests of {total.request_tokens:,} tokens, and "
-        f"{declared_at_once}, or use more GPUs, fp8 (engine.settings.kv_cache_dtype: fp8_e4m3) or more replicas",
+        f"the KV cache{of_each} of {total.kv_part_mib(left_mib):,} MiB holds about {held.kv:,} requests of "
+        f"{total.request_tokens:,} tokens, and {declared_at_once}, or use more GPUs, fp8 (engine.settings.kv_cache_dtype: "
+        "fp8_e4m3) or more replicas",
         "spec.workload.concurrency",
     )
 

@@ -114,7 +114,7 @@ def autoscaler(plan: ServingPlan, request: PoolRequest) -> Manifest:
                     "type": "Pods",
                     "pods": {
                         "metric": {"name": IN_FLIGHT_METRIC},
-                        "target": {"type": "AverageValue", "averageValue": str(target_in_flight(request))},
+                        "target": {"type": "AverageValue", "averageValue": str(target_in_flight(plan, request))},
                     },
                 }
             ],
@@ -143,9 +143,11 @@ def disruption_budget(plan: ServingPlan, request: PoolRequest) -> Manifest | Non
     }
 
 
-def target_in_flight(request: PoolRequest) -> int:
-    """Requests in flight per replica that the autoscaler aims at."""
+def target_in_flight(plan: ServingPlan, request: PoolRequest) -> int:
+    """Requests in flight per replica that the autoscaler aims at: a share of what is declared, or of what memory holds."""
     if request.spec.scaling is not None and request.spec.scaling.target_in_flight is not None:
         return request.spec.scaling.target_in_flight
-    concurrency = request.spec.workload.concurrency
-    return DEFAULT_TARGET_IN_FLIGHT if concurrency is None else max(1, int(concurrency * TARGET_SHARE))
+    concurrency, held = request.spec.workload.concurrency, plan.memory.requests
+    if concurrency is None:
+        return DEFAULT_TARGET_IN_FLIGHT
+    return max(1, int(min(concurrency, concurrency if held is None else held) * TARGET_SHARE))

@@ -48,7 +48,7 @@ def make_plan(
     refuse_input(context, written(context))
     choice = _choose(request, cluster, context)
     context = replace(context, gpu=choice.gpu)
-    declared = resolve(context)
+    context, declared = resolve(context)
     total, pool = budget(context, declared), pool_mib(context, declared)
     memory = plan_memory(context, declared, total, pool)
     checked = CheckInput(context, declared, request.image, choice, total, memory, cluster, files)
@@ -133,7 +133,7 @@ def _rank(context: Context, built_for: frozenset[str], gpu: GpuFacts, processors
     """How well a GPU beside these processors suits, smaller is better: whether the engine refuses it, whether the model would
     fit, whether the image is known to run there, and whether there is a profile for the GPU."""
     context = replace(context, gpu=gpu)
-    declared = resolve(context)
+    context, declared = resolve(context)
     fits = fit(context, declared, budget(context, declared), pool_mib(context, declared))
     refused = next(refusals(context, declared), None) is not None
     return refused, fits, processors not in built_for, 0 if context.profile is not None else 1

@@ -25,7 +25,7 @@ from vlm_operator.sglang import memory
 from vlm_operator.sglang.budget import Budget, host_cache_mib
 from vlm_operator.sglang.command import command_line, environment
 from vlm_operator.sglang.context import Context, Declared
-from vlm_operator.sglang.ranks import whole_copies
+from vlm_operator.sglang.ranks import request_groups, whole_copies
 
 SHOWN_NODES: Final = 64
 # Videos whose frames are decoded at the same time: SGLang prepares two requests at once (auto_mm_processor_worker_num).
@@ -126,10 +126,19 @@ def plan_memory(context: Context, declared: Declared, total: Budget, pool: int) 
         ),
         weights_mib=total.weights_mib,
         kv_cache_mib=None if left is None else max(left, 0),
+        requests=_requests(context, declared, total, left),
         # The pool's second time too: it is memory that the KV cache does not get.
         reserved_mib=None if total.reserved_mib is None else total.reserved_mib + pool * (total.pool_times - 1),
         host_memory_mib=math.ceil(host / 256) * 256,
     )
+
+
+def _requests(context: Context, declared: Declared, total: Budget, left: int | None) -> int | None:
+    """Declared requests that one replica's memory holds at once."""
+    if left is None or left <= 0 or not context.cuda:
+        return None
+    held = (context.held or total.held(left)).requests
+    return None if held is None else held * request_groups(context, declared)
 
 
 def plan_runtime(image: str, context: Context) -> PlanRuntime:

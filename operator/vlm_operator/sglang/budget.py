@@ -6,8 +6,8 @@ from typing import Any
 
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.sglang import defaults, memory, states
-from vlm_operator.sglang.context import Context, Declared
-from vlm_operator.sglang.ranks import attention_groups, running_share
+from vlm_operator.sglang.context import Context, Declared, Held
+from vlm_operator.sglang.ranks import attention_groups, request_groups, running_share
 from vlm_operator.sglang.transport import ON_THE_GPU, transport
 
 DEFAULT_INPUT_TOKENS = 1024
@@ -30,10 +30,14 @@ class Budget:
     request_tokens: int
     requests: int | None
     """Requests that run at once on this device's rank, if limited."""
-    state_bytes: int = 0
-    """All state slots of one running request, in models with layers that have no KV cache."""
-    state_share: float = 0
-    """The part that states get of what weights and reserve leave; the KV cache has the rest."""
+    slot_bytes: int = 0
+    """One state, in models with layers that have no KV cache."""
+    slots_each: int = 1
+    """States that one running request takes."""
+    slots_set: int | None = None
+    """States that there are, if the user sets their number."""
+    state_share: float | None = 0
+    """The part that states get otherwise of what weights and reserve leave; None if they get one for each running request."""
     activations_mib: int | None = None
     """What the engine would leave for activations and graphs at least."""
     slack_mib: int | None = None
@@ -61,13 +65,40 @@ class Budget:
         return self.device_mib - self.weights_mib - self.reserved_mib - self.embedding_cache_mib
 
     def kv_mib(self, requests: int) -> int:
-        """KV cache and states of ``requests`` whole requests; 0 when a token's size is not known."""
-        each = self.request_tokens * (self.kv_token_bytes or 0) + self.state_bytes
-        return memory.round_up(requests * each / memory.MIB, 1)
+        """What KV cache and states of ``requests`` whole requests need; 0 when a token's size is not known."""
+        tokens = requests * self.request_tokens * (self.kv_token_bytes or 0)
+        # One state more than requests take is made as a filler.
+        states = (requests * self.slots_each + 1) * self.slot_bytes
+        if self.slot_bytes and self.slots_set is None and self.state_share:
+            return memory.round_up(max(tokens / (1 - self.state_share), states / self.state_share) / memory.MIB, 1)
+        return memory.round_up((tokens + states) / memory.MIB, 1)
 
-    def states_held(self, left_mib: int) -> int | None:
-        """Requests whose states fit into their part of ``left_mib``; None for models without states."""
-        return int(left_mib * self.state_share * memory.MIB / self.state_bytes) if self.state_bytes else None
+    def states_mib(self, left_mib: int) -> int:
+        """What states get of ``left_mib``."""
+        if not self.slot_bytes:
+            return 0
+        if self.slots_set is None and self.state_share is not None:
+            return int(left_mib * self.state_share)
+        slots = self.slots_set if self.slots_set is not None else self.requests or 1
+        return min(memory.round_up((slots + 1) * self.slot_bytes / memory.MIB, 1), left_mib)
+
+    def kv_part_mib(self, left_mib: int) -> int:
+        """What the KV cache gets of ``left_mib``."""
+        part = left_mib - self.states_mib(left_mib)
+        if self.most_tokens is None:
+            return part
+        return min(part, int(self.most_tokens * (self.kv_token_bytes or 0) / memory.MIB))
+
+    def held(self, left_mib: int) -> Held:
+        """How many declared requests ``left_mib`` holds."""
+        each = (self.kv_token_bytes or 0) * self.request_tokens
+        kv = max(int(self.kv_part_mib(left_mib) * memory.MIB / each), 1) if each else None
+        if not self.slot_bytes:
+            return Held(kv, None)
+        if self.slots_set is None and self.state_share is None:
+            return Held(None, max(int((left_mib * memory.MIB - self.slot_bytes) / (each + self.slot_bytes)), 0))
+        slots = int(self.states_mib(left_mib) * memory.MIB / self.slot_bytes) - 1
+        return Held(kv, max(slots // self.slots_each, 0))
 
     def kv_beside_mib(self, pool_mib: int) -> int | None:
         """KV cache beside a pool of that size, below 0 if there is no room; None if unknown."""
@@ -154,7 +185,7 @@ def budget(context: Context, declared: Declared) -> Budget:
     loading = memory.weights_mib(context.model, tensor * pipeline) if loads_whole else weights
     offloaded = min(_offload_mib(declared), weights or 0) if context.cuda else 0
     most_tokens = declared.value("max_total_tokens")
-    slots = states.slots_per_request(context, declared)
+    ranks = max(tensor // groups, 1)
     return Budget(
         device_mib=device,
         weights_mib=None if weights is None else weights - offloaded,
@@ -166,10 +197,11 @@ def budget(context: Context, declared: Declared) -> Budget:
         offloaded_mib=offloaded,
         reserved_mib=reserved,
         embedding_cache_mib=_number(cache, context.engine.default(defaults.EMBEDDING_CACHE)) if context.cuda else 0,
-        kv_token_bytes=memory.kv_bytes_per_token(context.model, max(tensor // groups, 1), pipeline, kv_bytes),
+        kv_token_bytes=memory.kv_bytes_per_token(context.model, ranks, pipeline, kv_bytes),
         request_tokens=request_tokens(context),
-        state_bytes=slots
-        * memory.state_bytes(context.model, max(tensor // groups, 1), pipeline, states.dtype_bytes(declared)),
+        slot_bytes=memory.state_bytes(context.model, ranks, pipeline, states.dtype_bytes(declared)),
+        slots_each=states.slots_per_request(context, declared),
+        slots_set=states.slots_set(declared, groups),
         state_share=states.share(declared),
         requests=running_share(context, declared),
         share=share,
@@ -211,6 +243,20 @@ def pool_mib(context: Context, declared: Declared) -> int:
         return 0
     expected = setting.expected if setting is not None else None
     return int(expected or context.engine.default(defaults.POOL))
+
+
+def too_few(context: Context, declared: Declared) -> Held | None:
+    """What the memory of one rank holds, if that is fewer requests than are declared to run there at once."""
+    concurrency = context.spec.workload.concurrency
+    if concurrency is None or not context.cuda:
+        return None
+    total = budget(context, declared)
+    left = total.kv_beside_mib(pool_mib(context, declared))
+    if left is None or left <= 0:
+        return None
+    held = total.held(left)
+    wanted = math.ceil(concurrency / request_groups(context, declared))
+    return held if held.requests is not None and held.requests < wanted else None
 
 
 def _quantized(model: ModelFacts, declared: Declared) -> ModelFacts:

@@ -17,6 +17,19 @@ from vlm_operator.sglang.videos import Video
 
 
 @dataclass(frozen=True)
+class Held:
+    """How many declared requests the memory of one rank holds at once; None where it is unknown or nothing limits them."""
+
+    kv: int | None
+    states: int | None
+
+    @property
+    def requests(self) -> int | None:
+        """The smaller of both."""
+        return min((n for n in (self.kv, self.states) if n is not None), default=None)
+
+
+@dataclass(frozen=True)
 class Context:
     """The facts of one pool. ``gpu`` is None on the CPU, and if no node is known yet."""
 
@@ -33,6 +46,9 @@ class Context:
     devices_per_pod: int
     video: Video | None = None
     """One video of the declared length and size as the engine samples it; None when none is declared or it is not counted."""
+
+    held: Held | None = None
+    """What memory holds, once the other settings are known; None before, and if it holds all declared requests."""
 
     @cached_property
     def cuda(self) -> bool:

@@ -33,11 +33,20 @@ def slots_per_request(context: Context, declared: Declared) -> int:
     return _SLOTS + {"extra_buffer": _TRACKED, "extra_buffer_lazy": 1}.get(str(strategy), 0)
 
 
-def share(declared: Declared) -> float:
-    """The part of what weights and reserve leave that the states get; the KV cache has the rest."""
+def share(declared: Declared) -> float | None:
+    """The part of what weights and reserve leave that the states get; the KV cache has the rest. None without a radix cache:
+    there are as many states as requests may run, and they come first."""
+    if declared.value("disable_radix_cache"):
+        return None
     value = declared.value(RATIO)
     ratio = DEFAULT_RATIO if value is None else max(float(value), 0.0)
     return ratio / (1 + ratio)
+
+
+def slots_set(declared: Declared, groups: int) -> int | None:
+    """State slots of each rank, if the user sets their number (max_mamba_cache_size)."""
+    value = declared.value("max_mamba_cache_size")
+    return None if value is None else max(int(value) // groups, 1)
 
 
 def dtype_bytes(declared: Declared) -> int | None:

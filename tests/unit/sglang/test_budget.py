@@ -1,8 +1,9 @@
 """How a device's memory is shared out, as the engine will find it: contexts, the pool's second time, loading, ranks."""
 
 import pytest
-from unit.plan.builders import REFERENCE_WORKLOAD, a100, images, node, plan, reasons, service, values
+from unit.plan.builders import REFERENCE_WORKLOAD, a100, images, node, plan, reasons, request_of, service, values
 
+from vlm_operator.manifests.workload import autoscaler
 from vlm_operator.sglang.catalogue.releases import newest
 
 QWEN3_VL_8B = {"uri": "hf://Qwen/Qwen3-VL-8B-Instruct"}
@@ -266,3 +267,19 @@ def test_very_many_requests_do_not_take_the_reserve_with_rows_that_never_run():
 def test_weights_that_attention_groups_have_whole_are_said_not_to_be_counted():
     made = plan(service(parallelism={"tensor": 2}, engine=engine(attn_dp_size=2)))
     assert "attention weights" in finding(made, "MemoryNotCounted").message
+
+
+def test_a_kv_cache_that_holds_fewer_requests_is_no_promise_and_lowers_the_autoscaler_s_target():
+    spec = {"workload": REFERENCE_WORKLOAD | {"inputTokens": 8000}, "scaling": {"minReplicas": 1, "maxReplicas": 2}}
+    asked = service(**spec)
+    made = plan(asked)
+    (limit,) = (s for s in made.settings if s.name == "max_running_requests")
+    # Real requests may be shorter, so that the limit stays.
+    assert limit.value == 400
+    assert limit.reason == (
+        f"workload.concurrency is 400, and the KV cache holds about {made.memory.requests} of them: as many run at once as "
+        "have room there"
+    )
+    assert f"about {made.memory.requests} requests" in finding(made, "KvCacheHoldsFewer").message
+    target = autoscaler(made, request_of(asked))["spec"]["metrics"][0]["pods"]["target"]["averageValue"]
+    assert int(target) == int(made.memory.requests * 0.8) < 320

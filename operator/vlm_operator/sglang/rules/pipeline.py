@@ -1,9 +1,11 @@
 """The rules in order: what an earlier one applied, a later one does not change. They yield settings and nothing else."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from vlm_api.plan import Setting
+from vlm_operator.sglang.budget import too_few
 from vlm_operator.sglang.context import Context, Declared, left
 from vlm_operator.sglang.expected import fill_expected
 from vlm_operator.sglang.rules import feature_pool, hardware, profile, traffic, user
@@ -32,9 +34,13 @@ def written(context: Context) -> Declared:
     return _declare([user.written], context)
 
 
-def resolve(context: Context) -> Declared:
-    """Every setting that a rule looked at."""
+def resolve(context: Context) -> tuple[Context, Declared]:
+    """Every setting that a rule looked at, and the context with what memory holds beside them."""
     declared = _declare(USER + TUNED if context.tuned else USER, context)
+    held = too_few(context, declared)
+    if held is not None:
+        context = replace(context, held=held)
+        declared = _declare(USER + TUNED if context.tuned else USER, context)
     if not context.tuned:
         # They are listed nevertheless, to show what Off leaves out.
         for setting in _declare(USER + TUNED, context):
@@ -43,7 +49,7 @@ def resolve(context: Context) -> Declared:
                     left(setting.name, setting.rule, "engine.tuning is Off: only what the user wrote is passed")
                 )
     fill_expected(context, declared)
-    return declared
+    return context, declared
 
 
 def _declare(rules: Iterable[Rule], context: Context) -> Declared:

@@ -13,7 +13,8 @@ from vlm_operator.sglang.ranks import attention_groups
 
 
 def running_limit(context: Context, declared: Declared) -> Iterator[Setting]:
-    """As many requests run at once as are declared to be in flight; if those are very many, up to what the KV cache holds.
+    """As many requests run at once as are declared to be in flight; of models with states, as many as those have room for; if
+    they are very many, up to what the KV cache holds.
 
     The engine keeps a row of ``context_length`` numbers for each, in memory that its sum does not count
     (mem_cache/memory_pool.py, ReqToTokenPool): 1 MiB with 262,144 tokens. By default it has at least 2,048 rows.
@@ -23,16 +24,20 @@ def running_limit(context: Context, declared: Declared) -> Iterator[Setting]:
     if concurrency is None:
         yield left(name, rule, "workload.concurrency is not declared")
         return
-    limit, reason = concurrency, f"workload.concurrency is {concurrency}, so that many run at once"
-    total = budget(context, declared) if context.cuda and concurrency > ROWS else None
-    if total is not None and total.free_mib is not None and (one := total.kv_mib(1)):
-        held = max(total.free_mib, 0) // one * attention_groups(context, declared)
-        if held < concurrency:
-            limit = max(held, ROWS)
-            reason = (
-                f"workload.concurrency is {concurrency}, of which the KV cache holds about {held}; each running request "
-                f"needs up to 1 MiB outside the KV cache, so the limit is capped at max({held}, {ROWS})"
-            )
+    said, groups = f"workload.concurrency is {concurrency}", attention_groups(context, declared)
+    states, kv = (None, None) if context.held is None else (context.held.states, context.held.kv)
+    limit, reason = concurrency, f"{said}, so that many run at once"
+    if states is not None and states * groups < concurrency:
+        limit = max(states, 1) * groups
+        reason = f"{said}, and memory holds the states of about {limit} requests, so that many run at once"
+    elif kv is not None and concurrency > ROWS and kv * groups < concurrency:
+        limit = max(kv * groups, ROWS)
+        reason = (
+            f"{said}, of which the KV cache holds about {kv * groups}; each running request needs up to 1 MiB outside the KV "
+            f"cache, so the limit is capped at max({kv * groups}, {ROWS})"
+        )
+    elif kv is not None:
+        reason = f"{said}, and the KV cache holds about {kv * groups} of them: as many run at once as have room there"
     yield applied(name, limit, Source.WORKLOAD, rule, reason)
 
 
