@@ -166,7 +166,8 @@ def test_a_broken_revision_is_explained_and_does_not_block_the_next(applied: Ser
 
     world.apply(name, services.cpu(model={"uri": "pvc://models/not-there"}))
     said = world.wait_for(name, "False", "ModelNotFound", seconds=120)
-    assert said.startswith("/models/not-there does not exist in the pod.")
+    assert "so the change is not applied" in said
+    assert "the claim has no folder /not-there: correct spec.model.uri" in said
     assert world.condition(name, "ModelReady")[:2] == ("False", "ModelNotFound")
 
     world.apply(name, services.cpu())
