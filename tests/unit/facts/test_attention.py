@@ -29,6 +29,17 @@ LFM2: dict[str, Any] = {
     "conv_L_cache": 3,
     "layer_types": ["conv"] * 10 + ["full_attention"] * 6,
 }
+NEMOTRON_H: dict[str, Any] = {
+    "num_hidden_layers": 52,
+    "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "mamba_num_heads": 64,
+    "mamba_head_dim": 64,
+    "n_groups": 8,
+    "ssm_state_size": 128,
+    "conv_kernel": 4,
+}
 LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_key_value_heads": 16}
 
 
@@ -55,6 +66,7 @@ LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_key_value_heads": 16
         pytest.param(
             {**QWEN3_5_9B, "num_hidden_layers": 40, "num_key_value_heads": 2}, 20480, 64389120, id="Qwen3.6-35B-A3B"
         ),
+        pytest.param(NEMOTRON_H, 6144, 49082368, id="Nemotron 30B"),
         pytest.param({**LFM2}, 12288, 81920, id="LFM2-VL 1.6B"),
     ],
 )
@@ -76,3 +88,9 @@ def test_the_type_of_a_state_is_the_file_s_then_the_user_s():
     half = facts_of_config({"text_config": {**QWEN3_5_9B, "mamba_ssm_dtype": "bfloat16"}}, None)
     whole = facts_of_config({"text_config": QWEN3_5_9B}, None)
     assert state_bytes(half, 1, 1) == state_bytes(whole, 1, 1, 2) < state_bytes(whole, 1, 1)
+
+
+def test_a_pattern_of_layers_without_the_sizes_of_their_states_is_unknown():
+    # And not the KV cache of all 52 layers, which was eight times too much.
+    facts = facts_of_config({"text_config": NEMOTRON_H | {"ssm_state_size": None}}, None)
+    assert kv_bytes_per_token(facts, 1, 1) is None

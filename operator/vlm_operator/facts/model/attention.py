@@ -1,7 +1,7 @@
 """What a language model keeps for each token and for each running request, by its section of ``config.json``.
 
 As SGLang 0.5.23 derives it: ``mem_cache/pool_configurator.py`` for the KV cache, ``configs/mamba_utils.py`` with
-``configs/qwen3_next.py`` and ``configs/lfm2.py`` for the states of layers without one.
+``configs/qwen3_next.py``, ``configs/lfm2.py`` and ``configs/nemotron_h.py`` for the states of layers without one.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,8 @@ def attention_facts(language: Mapping[str, Any]) -> AttentionFacts:
         rope = count(language, "qk_rope_head_dim")
         size = None if rope is None else latent + rope
         return {"layers": _attending_layers(language), "latent": True, "latent_size": size}
+    if pattern := text(language, "hybrid_override_pattern"):
+        return _of_pattern(language, pattern[:_MOST_LAYERS])
     heads: AttentionFacts = {"kv_heads": count(language, "num_key_value_heads"), "head_size": _head_size(language)}
     kinds = _kinds(language)
     if kinds is None:
@@ -45,10 +47,27 @@ def attention_facts(language: Mapping[str, Any]) -> AttentionFacts:
     return {**heads, **states, "kv_layers": attending or None} if states else heads
 
 
+def _of_pattern(language: Mapping[str, Any], pattern: str) -> AttentionFacts:
+    """Nemotron-H: ``*`` is a layer with attention, ``M`` one with Mamba 2, and all others keep nothing."""
+    heads, size = count(language, "mamba_num_heads"), count(language, "mamba_head_dim")
+    groups, state, kernel = (count(language, name) for name in ("n_groups", "ssm_state_size", "conv_kernel"))
+    if not (heads and size and groups and state and kernel):
+        return {}
+    layers = pattern.count("M")
+    return {
+        "kv_heads": count(language, "num_key_value_heads"),
+        "head_size": _head_size(language),
+        "kv_layers": pattern.count("*") or None,
+        "state_values": layers * heads * size * state or None,
+        "state_value_bytes": _STATE_BYTES.get(text(language, "mamba_ssm_cache_dtype"), 4),
+        "convolution_values": layers * (heads * size + 2 * groups * state) * (kernel - 1) or None,
+    }
+
+
 # Models whose head size is hidden_size / num_attention_heads if head_dim is missing. Others have a default that is not in
 # the file (Gemma 3: 256).
 _HEADS_SHARE_HIDDEN_SIZE: Final = frozenset(
-    {"llama", "mistral", "qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}
+    {"llama", "mistral", "qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "lfm2"}
 )
 
 
