@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vlm_operator.sglang.profiles import family_of
+from vlm_operator.sglang.profiles import family_of, shipped
 from vlm_operator.sglang.videos import Clip, Sampling
 
 SEED = 1000
@@ -169,6 +169,22 @@ FAMILIES["Gemma4ForConditionalGeneration"] = {
         },
     },
 }  # fmt: skip
+FAMILIES["NemotronH_Nano_VL_V2"] = {
+    "config_class": "sglang.srt.configs.nano_nemotron_vl.NemotronH_Nano_VL_V2_Config",
+    "tokens": ["<unk>", "<s>", "</s>", "<image>", "<img>", "</img>", "<video>"],
+    "unknown": "<unk>",
+    "ids": {},
+    "bare": True,
+    "files": {},
+    "placeholder": "<video>",
+    "config": {
+        "image_size": 512, "force_image_size": 512, "patch_size": 16, "downsample_ratio": 0.5, "use_thumbnail": True,
+        "norm_mean": [0.5] * 3, "norm_std": [0.5] * 3, "video_context_token": "<video>", "img_context_token": "<image>",
+        "img_start_token": "<img>", "img_end_token": "</img>", "video_pruning_rate": 0.0, "sound_config": None,
+    },
+}  # fmt: skip
+# They read the videos of a request to refuse it.
+REFUSING = {"KimiK3ForConditionalGeneration", "DiffusionGemmaForBlockDiffusion"}
 # The user's own limits, for those families whose algorithm reads them.
 LIMITED: dict[str, list[dict[str, Any]]] = {
     "qwen": [
@@ -206,7 +222,8 @@ def cases_of(name: str) -> list[tuple[list[int], dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def answers(engine_site: Path) -> dict[str, Any]:
     """What the processors make of them, all in one process: it takes long to start."""
-    request = {name: {"architecture": name, **family, "cases": cases_of(name)} for name, family in FAMILIES.items()}
+    families = {name: {"architecture": name, **family, "cases": cases_of(name)} for name, family in FAMILIES.items()}
+    request = {"families": families, "architectures": [name for family in shipped() for name in family.architectures]}
     done = subprocess.run(
         [sys.executable, "-s", str(WORKER)],
         input=json.dumps(request),
@@ -221,7 +238,14 @@ def answers(engine_site: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_tokens_and_bytes_of_videos_are_the_processor_s(name: str, answers: dict[str, Any]) -> None:
-    for (clip, limits), answer in zip(cases_of(name), answers[name], strict=True):
+    for (clip, limits), answer in zip(cases_of(name), answers["made"][name], strict=True):
         video = sampling_of(name).limited({"video": limits}).sample(Clip(*clip))
         ours = {"prompt_tokens": video.prompt_tokens, "tokens": video.tokens, "bytes": video.bytes}
         assert ours == answer, f"{clip} {limits}"
+
+
+def test_families_that_take_no_videos_are_those_whose_processors_read_none(answers: dict[str, Any]) -> None:
+    for family in shipped():
+        for architecture in family.architectures:
+            if family.family != "grok_1" and architecture not in REFUSING:  # the engine has no processor of Grok
+                assert answers["reads"][architecture] == family.takes_videos, architecture

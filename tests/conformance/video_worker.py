@@ -6,6 +6,8 @@ returns black frames.
 """
 
 import asyncio
+import importlib
+import inspect
 import json
 import logging
 import sys
@@ -71,7 +73,11 @@ def make_tokenizer(folder: Path, family: dict[str, Any]) -> Any:
     special = family["tokens"]
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
     made = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, extra_special_tokens=family.get("named"), pad_token=special[0], eos_token=special[0]
+        tokenizer_object=tokenizer,
+        extra_special_tokens=family.get("named"),
+        pad_token=special[0],
+        eos_token=special[0],
+        unk_token=family.get("unknown"),
     )
     made.save_pretrained(folder)
     return made
@@ -83,9 +89,16 @@ def make_processor(folder: Path, family: dict[str, Any], tokenizer: Any, args: A
     config = {"architectures": [family["architecture"]], **family["config"], **ids}
     for name, content in {"config.json": config, **family["files"]}.items():
         (folder / name).write_text(json.dumps(content))
+    if "config_class" in family:
+        module, _, name = family["config_class"].rpartition(".")
+        made = object.__new__(getattr(importlib.import_module(module), name))
+        for key, value in family["config"].items():
+            object.__setattr__(made, key, value)
+    else:
+        made = get_config(str(folder), trust_remote_code=False)
     kind = next(v for k, v in PROCESSOR_MAPPING.items() if k.__name__ == family["architecture"])
     processor = tokenizer if family.get("bare") else get_processor(str(folder))
-    return kind(get_config(str(folder), trust_remote_code=False), args, processor, "default", skip_mm_pool=True)
+    return kind(made, args, processor, "default", skip_mm_pool=True)
 
 
 def process(
@@ -129,7 +142,20 @@ def main() -> None:
     base._is_cpu = True
     internvl.get_device = lambda: "cpu"
     qwen_vl.is_cpu = lambda: True  # no accelerator here, so no memory is pinned
-    json.dump({name: answers_of(family) for name, family in json.load(sys.stdin).items()}, answers)
+    request = json.load(sys.stdin)
+    made = {name: answers_of(family) for name, family in request["families"].items()}
+    json.dump({"made": made, "reads": {name: reads_videos(name) for name in request["architectures"]}}, answers)
+
+
+def reads_videos(architecture: str) -> bool:
+    """Whether the code of an architecture's processor does anything with the videos of a request."""
+    kind = next((v for k, v in PROCESSOR_MAPPING.items() if k.__name__ == architecture), object)
+    own = [
+        each
+        for each in kind.__mro__
+        if each not in (base.BaseMultimodalProcessor, *base.BaseMultimodalProcessor.__mro__)
+    ]
+    return any("video_data" in inspect.getsource(each) for each in own)
 
 
 def answers_of(family: dict[str, Any]) -> list[dict[str, Any]]:

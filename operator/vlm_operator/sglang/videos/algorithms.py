@@ -9,9 +9,10 @@ from vlm_operator.sglang.videos.filled_frames import FilledFrames
 from vlm_operator.sglang.videos.glm import Glm
 from vlm_operator.sglang.videos.qwen import Qwen
 from vlm_operator.sglang.videos.single_tiles import SingleTiles
+from vlm_operator.sglang.videos.timed_tiles import TimedTiles
 
 SAMPLINGS: Final[Mapping[str, type[Sampling]]] = {
-    kind.algorithm: kind for kind in (Qwen, Glm, SingleTiles, FilledFrames)
+    kind.algorithm: kind for kind in (Qwen, Glm, SingleTiles, TimedTiles, FilledFrames)
 }
 
 
