@@ -143,6 +143,18 @@ FAMILIES |= {
         **GLM, "architecture": "Glm4vMoeForConditionalGeneration", "config": {"model_type": "glm4v_moe"},
         "files": glm("Glm46V"), "numbers": BY_LENGTH,
     },
+    "GLM-5.3": {
+        **GLM, "architecture": "Glm5NextForConditionalGeneration",
+        "config": {
+            "model_type": "glm5_next", "vision_config": {"spatial_merge_size": 2, "patch_size": 14, "swiglu_limit": 7.0},
+        },
+        "files": {
+            "preprocessor_config.json": {
+                "image_processor_type": "Glm5NextImageProcessor", "processor_class": "Glm5NextProcessor",
+            },
+            "video_preprocessor_config.json": {"video_processor_type": "Glm5NextVideoProcessor"},
+        },
+    },
     "InternVL": INTERNVL,
     "InternVL in a short context": {**INTERNVL, "context_length": 4096},
 }  # fmt: skip
@@ -191,6 +203,7 @@ LIMITED: dict[str, list[dict[str, Any]]] = {
         {"fps": 1.0, "max_frames": 6}, {"nframes": 5}, {"max_pixels": 50_000}, {"min_pixels": 700_000},
         {"total_pixels": 1_000_000, "min_pixels": 3136}, {"size": {"shortest_edge": 4096, "longest_edge": 1_000_000}},
     ],
+    "glm_canvas": [{"fps": 1, "max_frames": 5}, {"max_image_tokens": 100}],
     "glm": [{"size": {"shortest_edge": 12544, "longest_edge": 1_000_000}}],
 }  # fmt: skip
 

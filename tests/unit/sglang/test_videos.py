@@ -46,7 +46,7 @@ def test_every_family_says_how_its_videos_are_sampled_or_why_they_are_not_counte
 
 @given(
     st.sampled_from([family.videos for family in shipped() if family.videos is not None]),
-    st.integers(1, 10_000), st.integers(1, 60), st.integers(16, 3000), st.integers(16, 3000),
+    st.integers(1, 86_400), st.integers(1, 240), st.integers(16, 3000), st.integers(16, 3000),
 )  # fmt: skip
 def test_a_video_of_any_length_is_counted_or_refused_with_a_bounded_number_of_frames(
     sampling: Sampling, seconds: int, rate: int, width: int, height: int
@@ -56,7 +56,7 @@ def test_a_video_of_any_length_is_counted_or_refused_with_a_bounded_number_of_fr
         video = sampling.sample(clip)
     except ValueError:
         return
-    assert 1 <= video.frames <= 768
+    assert 1 <= video.frames <= 2048
     assert video.tokens > 0
     assert video.kept_tokens < 1_000_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -49,8 +49,7 @@ class Glm(Sampling):
         return max((self._sampled(clip, rate) for rate in self.rates), key=lambda video: video.kept_tokens)
 
     def _sampled(self, clip: Clip, rate: str) -> Video:
-        frames = list(dict.fromkeys(_by_length(clip) if rate == "by_length" else self._fixed(clip)))
-        frames += frames[-1:] * (len(frames) % 2)
+        frames = even(_by_length(clip) if rate == "by_length" else self._fixed(clip))
         factor = self.patch_size * self.merge_size
         width, height = grown(clip.width, clip.height, factor, int)
         refuse_extreme(width, height)
@@ -88,11 +87,22 @@ def _by_length(clip: Clip) -> list[int]:
     wanted = min(int(seconds * rate), MOST_FRAMES)
     if total < wanted:
         return evenly(total, wanted)
-    frames = _stepped(total, 1 / clip.frames_per_second, 1 / rate, clip.seconds, wanted)
+    return stepped(clip, 1 / rate, wanted)
+
+
+def even(frames: Iterable[int]) -> list[int]:
+    """Each frame once, and the last once more if their number is odd."""
+    each = list(dict.fromkeys(frames))
+    return each + each[-1:] * (len(each) % 2)
+
+
+def stepped(clip: Clip, step: float, wanted: int) -> list[int]:
+    """The first frame at or after each step of time; if there are more or fewer than ``wanted``, that many at equal distances."""
+    frames = _stepped(clip.frames, 1 / clip.frames_per_second, step, clip.seconds, wanted)
     if len(frames) < wanted:
         first = frames[0]
         return [first + frame for frame in evenly(frames[-1] - first + 1, wanted)]
-    return evenly(total, wanted) if len(frames) > wanted else frames
+    return evenly(clip.frames, wanted) if len(frames) > wanted else frames
 
 
 def _stepped(total: int, frame_seconds: float, step: float, until: int, enough: int) -> list[int]:
