@@ -53,6 +53,10 @@ lint: venv
 test: check prepare ## everything: `check`, then all suites against a real API server, engine and cluster (root)
 	$(BIN)/python -m pytest tests --ignore tests/unit
 
+.PHONY: test-long
+test-long: venv ## what takes too long for every change: more random services against the real engine of four releases
+	VLM_TEST_LONG=1 $(BIN)/python -m pytest tests/conformance/test_resolution.py
+
 # What the suites need beside Python: the cluster's programs, images and the engine. Nothing is made twice.
 .PHONY: prepare
 prepare: venv packages

@@ -1,7 +1,9 @@
 """Random services and GPUs, the same ones in every run."""
 
+import json
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 # Product, memory in MiB, compute capability. The first two Hopper rows sit on both sides of the set's limit.
@@ -23,7 +25,12 @@ GPUS = (
     ("NVIDIA-B300-SXM6-AC", 275_040, (10, 3)),
     ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97_887, (12, 0)),
 )
-ARCHITECTURES = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
+# Name -> config.json of models of many families; the first of each are the two with a measured profile.
+CONFIGS: dict[str, dict[str, Any]] = {
+    row["name"]: row["config"]
+    for row in map(json.loads, Path(__file__).with_name("configs.jsonl").read_text("utf-8").splitlines())
+}
+PROFILED = ("qwen3_vl_8b", "qwen3_vl_30b_a3b")
 SIZES = ((224, 224), (512, 512), (1280, 720), (1920, 1080), (3840, 2160), (33, 4000))
 
 # What users write: settings by name, flags in both spellings, variables.
@@ -99,8 +106,9 @@ ENV = (
 
 @dataclass(frozen=True)
 class Sample:
-    """A VLMService's spec and the GPU of every node."""
+    """A VLMService's spec, its model's config and the GPU of every node."""
 
+    model: str
     spec: dict[str, Any]
     product: str
     memory_mib: int
@@ -139,11 +147,13 @@ def _sample(chance: random.Random, version: str) -> Sample:
         engine["env"] = [{"name": name, "value": value}]
     if chance.random() < 0.05:
         engine["tuning"] = "Off"
+    model = chance.choice(PROFILED if chance.random() < 0.5 else tuple(CONFIGS))
+    (architecture,) = CONFIGS[model]["architectures"]
     spec = {
-        "model": {"uri": "hf://tiny/model", "architecture": chance.choice(ARCHITECTURES), "parametersBillion": 1},
+        "model": {"uri": "hf://tiny/model", "architecture": architecture, "parametersBillion": 1},
         "workload": workload | {"images": images},
         "parallelism": {"tensor": tensor},
         "multinode": {"nodeCount": nodes},
         "engine": engine,
     }
-    return Sample(spec, product, memory_mib, capability, nodes)
+    return Sample(model, spec, product, memory_mib, capability, nodes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.samples import ARCHITECTURES, Sample
+from conformance.samples import CONFIGS, PROFILED, Sample
 from conformance.test_resolution import models, planned, request, resolved
 
 from vlm_api.plan import ServingPlan
@@ -66,11 +66,15 @@ def written() -> Iterator[dict[str, Any]]:
 
 def service(settings: dict[str, Any]) -> Sample:
     spec = {
-        "model": {"uri": "hf://tiny/model", "architecture": ARCHITECTURES[0], "parametersBillion": 1},
+        "model": {
+            "uri": "hf://tiny/model",
+            "architecture": CONFIGS[PROFILED[0]]["architectures"][0],
+            "parametersBillion": 1,
+        },
         "workload": {"concurrency": 64, "images": {"reuse": "SingleUse", "width": 512, "height": 512}},
         "engine": {"settings": settings},
     }
-    return Sample(spec, *H100, 1)
+    return Sample(PROFILED[0], spec, *H100, 1)
 
 
 @pytest.mark.timeout(600)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from conformance.samples import CONFIGS
 
 from vlm_api.plan import Source
 from vlm_operator.facts.model.config import facts_of_config
@@ -16,10 +17,6 @@ from vlm_operator.sglang.context import Context, Declared, applied
 from vlm_operator.sglang.memory import kv_bytes_per_token, state_bytes
 from vlm_operator.sglang.states import slots_per_request
 
-CONFIGS: dict[str, dict[str, Any]] = {
-    row["name"]: row["config"]
-    for row in map(json.loads, Path(__file__).with_name("configs.jsonl").read_text("utf-8").splitlines())
-}
 WAYS = ("", "--tp-size 2", "--disable-radix-cache")
 
 
