@@ -10,7 +10,11 @@ from vlm_operator.sglang.rules import feature_pool as pool
 from vlm_operator.sglang.rules import traffic
 from vlm_operator.sglang.transport import ON_THE_GPU, transport
 
-IMAGES_PATH = "spec.workload.images"
+
+def _media_path(plan: CheckInput) -> str:
+    """The field of what fills the pool."""
+    flight = plan.context.in_flight
+    return "spec.workload.images" if flight is None else flight.path()
 
 
 def room(plan: CheckInput) -> Iterator[Finding]:
@@ -36,7 +40,7 @@ def capped(plan: CheckInput) -> Iterator[Finding]:
         return
     if wanted.needed_mib is None or mib >= wanted.needed_mib:
         step = "set a smaller image, lower the concurrency, or use a GPU with more memory to get the whole step"
-        yield info(FindingReason.FEATURE_POOL_CAPPED, f"{setting.reason}; {step}", IMAGES_PATH)
+        yield info(FindingReason.FEATURE_POOL_CAPPED, f"{setting.reason}; {step}", _media_path(plan))
         return
     assert context.in_flight is not None
     requests = context.in_flight.requests_held(mib)
@@ -44,7 +48,7 @@ def capped(plan: CheckInput) -> Iterator[Finding]:
     yield warning(
         FindingReason.FEATURE_POOL_CAPPED,
         f"{setting.reason}. All would fit {fewer}with smaller {context.in_flight.name()}, or on a GPU with more memory",
-        IMAGES_PATH,
+        _media_path(plan),
     )
 
 
@@ -75,7 +79,7 @@ def balance(plan: CheckInput) -> Iterator[Finding]:
     yield warning(
         FindingReason.TENSOR_RANKS_UNBALANCED,
         f"{why}, because {pool.BALANCE_CHECK} is on; set it to 0, or use a smaller pool",
-        IMAGES_PATH if choice is None else choice.path,
+        _media_path(plan) if choice is None else choice.path,
     )
 
 
@@ -88,5 +92,5 @@ def embedding_cache(plan: CheckInput) -> Iterator[Finding]:
         yield info(
             FindingReason.EMBEDDING_CACHE_CAPPED,
             f"{setting.reason}. More would fit with fewer or smaller images, or on a GPU with more memory",
-            IMAGES_PATH,
+            _media_path(plan),
         )

@@ -29,6 +29,10 @@ class InFlight:
         """Which media these are."""
         return " and ".join(part.noun for part in self.parts)
 
+    def path(self) -> str:
+        """The field that declares them."""
+        return f"spec.workload.{self.parts[0].noun}" if len(self.parts) == 1 else "spec.workload"
+
     def tally(self) -> str:
         """How many of each kind."""
         return " and ".join(f"{self.requests * part.count:,} {part.noun}" for part in self.parts)

@@ -88,6 +88,7 @@ def test_many_videos_fill_dev_shm_and_the_pool_is_capped_with_both_named() -> No
     (capped,) = found(made, "FeaturePoolCapped")
     assert "the images and videos of" in capped.message
     assert "smaller images and videos" in capped.message
+    assert capped.path == "spec.workload"
 
 
 def test_a_request_that_is_longer_than_the_context_with_its_videos_is_told() -> None:
