@@ -290,6 +290,8 @@ class FindingReason(str, Enum):
     ENGINE_VARIABLE_UNKNOWN = "EngineVariableUnknown", About.ENGINE, "A variable named like the engine's is unknown to it."
     ENGINE_FAULT = "EngineFault", About.ENGINE, "The release has a known bug that this plan can trigger."
     NOT_MULTIMODAL = "NotMultimodal", About.ENGINE, "The engine would accept no images for this model."
+    PROFILE_NOT_MEASURED_HERE = "ProfileNotMeasuredHere", About.ENGINE, "A profile was measured with other traffic than declared."
+    DECODE_GRAPH_SMALL = "DecodeGraphSmall", About.ENGINE, "Large batches decode outside the engine's CUDA graphs."
     CUDA_IPC_NOT_USED = "CudaIpcNotUsed", About.ENGINE, "A setting of the user rules CUDA IPC out."
     IMAGES_NOT_ENFORCED = "ImagesNotEnforced", About.ENGINE, "The release has no flag that limits images."
     VIDEOS_NOT_TAKEN = "VideosNotTaken", About.ENGINE, "Videos are declared, and the engine takes none for this model."

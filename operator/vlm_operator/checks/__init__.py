@@ -61,6 +61,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     hardware.shared_gpus,
     # The engine
     engine.known_bugs,
+    engine.measured_elsewhere,
+    engine.small_decode_graph,
     engine.unused_cuda_ipc,
     engine.certificate_for_loopback,
     # Memory

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from vlm_api.plan import Finding, warning
+from vlm_api.plan import Finding, Source, info, warning
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks.arguments import AUTHORITIES
 from vlm_operator.checks.types import CheckInput
 from vlm_operator.sglang.catalogue.releases import Fault
+from vlm_operator.sglang.expected import decode_graph
+from vlm_operator.sglang.ranks import running_share
 from vlm_operator.sglang.rules.user import NO_CUDA_IPC
 from vlm_operator.sglang.transport import declines_cuda_ipc, travels_by_cuda_ipc
 
@@ -32,6 +34,49 @@ def _applies(fault: Fault, plan: CheckInput) -> bool:
         "needs_key": plan.context.spec.security.api_key_secret_ref is not None,
     }
     return all(values.get(name, plan.declared.value(name)) in wanted for name, wanted in fault.when.items())
+
+
+# How many times more or fewer requests count as other traffic than was measured. Ours, not measured.
+OTHER_TRAFFIC = 2
+
+
+def measured_elsewhere(plan: CheckInput) -> Iterator[Finding]:
+    """A profile that is applied to other traffic, or to more devices, than it was measured with."""
+    context, profile = plan.context, plan.context.profile
+    if profile is None or profile.measured is None or not context.tuned:
+        return
+    if not any(s.applied and s.source is Source.PROFILE for s in plan.declared):
+        return
+    there, here, devices = profile.measured, context.spec.workload.concurrency, context.spec.parallelism.tensor
+    other = []
+    if here is not None and not there.requests / OTHER_TRAFFIC <= here <= there.requests * OTHER_TRAFFIC:
+        other.append(f"{here:,} {'is' if here == 1 else 'are'} declared")
+    if devices != there.devices:
+        other.append(f"the model is split over {devices} devices")
+    if other:
+        yield info(
+            FindingReason.PROFILE_NOT_MEASURED_HERE,
+            f"the profile for {profile.title} was measured with {there.requests:,} requests in flight on {there.devices} "
+            f"device{'s' * (there.devices > 1)}, and here {' and '.join(other)}: whether its settings are the fastest for that "
+            "is not known; compare with kubectl vlm bench, or set engine.tuning: Off for the engine's own choices",
+            "spec.workload.concurrency" if other[0].endswith("declared") else "spec.parallelism.tensor",
+        )
+
+
+def small_decode_graph(plan: CheckInput) -> Iterator[Finding]:
+    """Batches of requests that run at once and are larger than the largest CUDA graph."""
+    name = "cuda_graph_max_bs_decode"
+    most, running = decode_graph(plan.context, plan.declared), running_share(plan.context, plan.declared)
+    if most is None or running is None or running <= most:
+        return
+    choice = plan.context.choices.settings.get(name)
+    yield info(
+        FindingReason.DECODE_GRAPH_SMALL,
+        f"up to {running:,} requests run at once on a rank, and the engine's CUDA graphs hold batches of up to {most:,}: larger "
+        f"ones decode without a graph, which is slower; set engine.settings.{name}: {running}, if the memory for more graphs "
+        "can be spared, or declare fewer requests",
+        "spec.workload.concurrency" if choice is None else choice.path,
+    )
 
 
 def unused_cuda_ipc(plan: CheckInput) -> Iterator[Finding]:

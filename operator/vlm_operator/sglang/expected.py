@@ -100,6 +100,19 @@ def _decode_graph(context: Context, declared: Declared, overridden: bool) -> int
     return min(int(running), limit) if context.engine.does("graph_within_running_limit") else limit
 
 
+def decode_graph(context: Context, declared: Declared) -> int | None:
+    """The largest batch that decodes inside a CUDA graph, as planned or as the engine chooses it; None if it is unknown."""
+    setting = declared.get("cuda_graph_max_bs_decode")
+    if setting is not None and setting.applied:
+        return int(setting.value)
+    gpu, overridden = context.gpu, applies_hopper_set(context)
+    if not context.cuda or context.engine.version is None or gpu is None or gpu.compute_capability is None:
+        return None
+    if gpu.memory_mib is None or gpu.sharing is Sharing.MPS or overridden is None:
+        return None
+    return _decode_graph(context, declared, overridden)
+
+
 # What speculative decoding with a tree of drafts is not left to (model_override_base.py, get_default_attn_backend).
 _ONE_DRAFT_ONLY = ("fa3", "trtllm_mha")
 

@@ -259,7 +259,7 @@ def test_labels_are_believed_rather_than_the_spec():
 
 def test_more_nodes_than_there_are_is_a_warning_since_they_may_come():
     made = plan(service(parallelism={"tensor": 16}, multinode={"nodeCount": 2}, workload=images()), node())
-    assert reasons(made) == ["GroupDownloads", "TooFewNodes", "MediaFromPublicHosts"]
+    assert reasons(made) == ["GroupDownloads", "TooFewNodes", "MediaFromPublicHosts", "ProfileNotMeasuredHere"]
     assert made.findings[1].severity is Severity.WARNING
 
 

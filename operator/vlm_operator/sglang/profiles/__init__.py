@@ -111,12 +111,23 @@ class ProfileSetting(_Data):
         return self
 
 
+class Measured(_Data):
+    """The traffic that a profile was measured with."""
+
+    requests: Annotated[int, Field(ge=1)]
+    """Requests in flight."""
+    devices: Annotated[int, Field(ge=1)] = 1
+    """Devices of a replica."""
+
+
 class Profile(_Data):
     """A measured set of values for a family on a class of hardware."""
 
     name: Word
     title: Annotated[str, Field(min_length=1, max_length=256)]
     evidence: Sentence
+    measured: Measured | None = None
+    """None where it is not known."""
     when: Hardware
     settings: Annotated[list[ProfileSetting], Field(min_length=1, max_length=64)]
 
