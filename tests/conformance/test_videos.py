@@ -195,6 +195,17 @@ FAMILIES["NemotronH_Nano_VL_V2"] = {
         "img_start_token": "<img>", "img_end_token": "</img>", "video_pruning_rate": 0.0, "sound_config": None,
     },
 }  # fmt: skip
+FAMILIES["MiniMaxM3SparseForConditionalGeneration"] = {
+    "tokens": [
+        "[e~[", "]<]image[>[", "]<]video[>[", "]<]start of image[>[", "]<]end of image[>[", "]<]start of video[>[",
+        "]<]end of video[>[",
+    ],
+    "ids": {"image_token_index": "]<]image[>[", "video_token_index": "]<]video[>["},
+    "placeholder": "]<]video[>[",
+    "config": {"model_type": "minimax_m3_vl"},
+    "files": {"preprocessor_config.json": {"size": [672, 672], "patch_size": 14}},
+    "dtype": "bfloat16",
+}  # fmt: skip
 # They read the videos of a request to refuse it.
 REFUSING = {"KimiK3ForConditionalGeneration", "DiffusionGemmaForBlockDiffusion"}
 # The user's own limits, for those families whose algorithm reads them.

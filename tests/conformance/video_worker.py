@@ -98,7 +98,10 @@ def make_processor(folder: Path, family: dict[str, Any], tokenizer: Any, args: A
         made = get_config(str(folder), trust_remote_code=False)
     kind = next(v for k, v in PROCESSOR_MAPPING.items() if k.__name__ == family["architecture"])
     processor = tokenizer if family.get("bare") else get_processor(str(folder))
-    return kind(made, args, processor, "default", skip_mm_pool=True)
+    made = kind(made, args, processor, "default", skip_mm_pool=True)
+    if "dtype" in family:
+        made.__dict__["feature_dtype"] = getattr(torch, family["dtype"])  # read from the weights' config otherwise
+    return made
 
 
 def process(

@@ -10,10 +10,11 @@ from vlm_operator.sglang.videos.glm import Glm
 from vlm_operator.sglang.videos.glm_canvas import GlmCanvas
 from vlm_operator.sglang.videos.qwen import Qwen
 from vlm_operator.sglang.videos.single_tiles import SingleTiles
+from vlm_operator.sglang.videos.spaced import Spaced
 from vlm_operator.sglang.videos.timed_tiles import TimedTiles
 
 SAMPLINGS: Final[Mapping[str, type[Sampling]]] = {
-    kind.algorithm: kind for kind in (Qwen, Glm, GlmCanvas, SingleTiles, TimedTiles, FilledFrames)
+    kind.algorithm: kind for kind in (Qwen, Glm, GlmCanvas, SingleTiles, TimedTiles, FilledFrames, Spaced)
 }
 
 
