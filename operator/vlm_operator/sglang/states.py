@@ -13,6 +13,8 @@ STRATEGIES: Final = ("mamba_radix_cache_strategy", "mamba_scheduler_strategy")
 """The setting's name today and before 0.5.14."""
 RATIO: Final = "mamba_full_memory_ratio"
 DEFAULT_RATIO: Final = 0.9
+# Above it the KV cache gets next to nothing.
+MOST_RATIO: Final = 1000.0
 DTYPE: Final = "mamba_ssm_dtype"
 _BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -39,7 +41,7 @@ def share(declared: Declared) -> float | None:
     if declared.value("disable_radix_cache"):
         return None
     value = declared.value(RATIO)
-    ratio = DEFAULT_RATIO if value is None else max(float(value), 0.0)
+    ratio = DEFAULT_RATIO if value is None else min(max(float(value), 0.0), MOST_RATIO)
     return ratio / (1 + ratio)
 
 

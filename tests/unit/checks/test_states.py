@@ -112,3 +112,11 @@ def test_a_device_that_holds_the_weights_and_no_state_is_refused():
     small = node("small", "NVIDIA-A100-SXM4-64GB", 61_000, "8.0")
     made = make_plan(asked(concurrency=1), cluster(small), runtime_image=RUNTIME_IMAGE, inspected=FILES)
     assert [f.reason for f in made.findings if f.reason in ("ModelDoesNotFit", "MemoryTight")]
+
+
+@pytest.mark.parametrize("ratio", [0, 1e308])
+def test_a_ratio_that_leaves_states_or_tokens_nothing_is_planned_without_a_fault(ratio: float):
+    made = make_plan(
+        asked(mamba_full_memory_ratio=ratio), cluster(node()), runtime_image=RUNTIME_IMAGE, inspected=FILES
+    )
+    assert made.memory.requests is None or made.memory.requests < 400
