@@ -1,5 +1,7 @@
 """What users write about the engine, in all the places where they can, and what is refused with which sentence."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -296,6 +298,63 @@ def test_a_secret_in_clear_is_refused_and_never_repeated(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTPS_PROXY", "http://me:hunter2@proxy:3128"),
+        ("http_proxy", "me:hunter2@proxy:3128"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic hunter2"),
+        ("STORE", '{"endpoint": "s3", "secretAccessKey": "hunter2"}'),
+    ],
+)
+def test_a_secret_inside_a_variable_is_refused(name, value):
+    for said in ({"env": [variable(name, value)]}, {"main": {"env": [variable(name, value)]}}):
+        error = refusal(**said)
+        assert f"name {name} and valueFrom.secretKeyRef" in error.message
+        assert "hunter2" not in str(error)
+    assert not choices(env=[variable("PW", "x"), variable(name, "http://me:$(PW)@proxy")]).env.get(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("json_model_override_args", {"a": {"hf_token": "hunter2"}}),
+        ("model_loader_extra_config", {"token": "hunter2"}),
+        ("hicache_storage_backend_extra_config", {"stores": [{"access_key": "hunter2"}]}),
+        ("hicache_storage_backend_extra_config", {"headers": {"Authorization": "hunter2"}}),
+        ("mm_process_config", {"image": {"api-key": "hunter2"}}),
+        ("extra_metric_labels", {"from": "https://me:hunter2@host"}),
+        ("tool_server", "http://me:hunter2@tools"),
+        ("sidecar_args", ["--admin-token=hunter2"]),
+        ("sidecar_args", ["--admin-token", "hunter2"]),
+    ],
+)
+def test_a_secret_inside_a_setting_is_refused_in_every_place(name, value):
+    is_json = release(newest()).fields[name].kind == "json"
+    text = value if isinstance(value, str) else json.dumps(value)
+    flag = "--" + name.replace("_", "-")
+    for said in (
+        {"settings": {name: value if is_json else text}},
+        {"args": [flag, text]},
+        {"args": [f"{flag}={text}"]},
+        {"main": {"args": [flag, text]}},
+    ):
+        error = refusal(**said)
+        assert "must not be in plain text" in error.message
+        assert "hunter2" not in str(error)
+
+
+def test_what_only_resembles_a_secret_inside_a_setting_is_passed():
+    harmless = {
+        "json_model_override_args": '{"eos_token": "<|im_end|>", "pad_token": "[PAD]", "max_token": 5, "token_file": "/t"}',
+        "default_chat_template_kwargs": {"system": "Use basic words. Ask a@b.example: they know."},
+        "bucket_time_to_first_token": [0.1, 0.2],
+        "tool_server": "http://me@tools",
+    }
+    assert choices(settings=harmless).settings.keys() == harmless.keys()
+    assert choices(args=["--bucket-time-to-first-token", "0.1", "0.2"]).settings
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "TOKENIZERS_PARALLELISM",
@@ -333,7 +392,7 @@ def test_the_clients_key_from_two_places_is_refused_with_both():
 
 
 def test_a_password_in_a_url_is_not_repeated_where_two_values_differ():
-    here, there = "http://user:hunter2@proxy", "http://user:hunter3@proxy"
+    here, there = "http://hunter2@proxy", "http://hunter3@proxy"
     error = refusal(args=["--otlp-traces-endpoint", here], settings={"otlp_traces_endpoint": there})
     assert "[redacted]@proxy here, but" in error.message.replace('"', "")
     assert "hunter" not in str(error)

@@ -16,20 +16,13 @@ from vlm_operator.sglang.catalogue.fields import Field
 from vlm_operator.sglang.catalogue.releases import Release, known, versions, versions_with
 from vlm_operator.sglang.choices import Choice, UserChoices
 from vlm_operator.sglang.choices.arguments import Argument, parse
+from vlm_operator.sglang.choices.secrets import refuse_secret, refuse_secret_in_value, refuse_secret_in_variable
 from vlm_operator.sglang.choices.values import from_environment, shown, typed
 
 _SETTINGS: Final = "spec.engine.settings"
 _MAIN: Final = f"spec.template.spec.containers[name={MAIN_CONTAINER}]"
 _ENGINES_OWN: Final = re.compile(r"SGL(ANG)?_")
 _OPERATORS_OWN: Final = "VLMSERVE_"
-# The name says that the value is a secret: HF_TOKEN, AWS_SECRET_ACCESS_KEY, PGPASSWORD, GITHUB_PAT; not
-# TOKENIZERS_PARALLELISM, PATH and PWD.
-_SECRET: Final = re.compile(
-    r"PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|APIKEY"
-    r"|(^|_)(SECRET|PASS|API_KEY|ACCESS_KEY|PRIVATE_KEY)(_|$)|(^|_)(TOKEN|KEY|PAT)$|_PWD$",
-    re.IGNORECASE,
-)
-_NO_SECRET: Final = re.compile(r"_(PATH|FILE|DIR|NAME|URL|TIMEOUT)$", re.IGNORECASE)
 
 
 def user_choices(spec: VLMServiceSpec, engine: Release) -> UserChoices:
@@ -114,6 +107,8 @@ class _Collector:
         for argument in arguments:
             for word in argument.words:
                 _refuse_long(word, argument.path)
+            written = list(argument.words) if argument.field is None else argument.value
+            refuse_secret_in_value(argument.flag, written, argument.path)
             if argument.field is None:
                 self.findings.append(
                     warning(FindingReason.ENGINE_SETTING_UNCHECKED, _unchecked(argument.flag), argument.path)
@@ -148,7 +143,8 @@ class _Collector:
             if name == ENV_MEDIA_FILES and text not in ("0", "1"):
                 raise InvalidInput(path, f"{name} must be 1 or 0")
             declared = self.engine.variables.get(name)
-            _refuse_secret(name, declared, path)
+            refuse_secret(name, declared, path)
+            refuse_secret_in_variable(name, text, path)
             if name in self.references:
                 raise InvalidInput(
                     path, f"{name} also has a reference in {self.references[name][1]}: set it in one place"
@@ -178,7 +174,7 @@ class _Collector:
             if declared.refused:
                 raise InvalidInput(path, f"SGLang {self.engine.version} refuses {declared.flag}: remove it")
             if not declared.flag:
-                _refuse_secret(name, declared, path)
+                refuse_secret(name, declared, path)
                 if name in self.references:
                     raise InvalidInput(
                         path, f"{name} also has a reference in {self.references[name][1]}: set it in one place"
@@ -186,6 +182,7 @@ class _Collector:
             chosen = _or_invalid(path, name, typed, declared, value)
             for word in chosen if isinstance(chosen, list) else [chosen]:
                 _refuse_long(word if isinstance(word, str) else json.dumps(word, ensure_ascii=False), path)
+            refuse_secret_in_value(name, chosen, path)
             self._record(canonical, chosen, path)
             self._remark(declared, name, path)
 
@@ -255,14 +252,6 @@ def _refuse_reserved(name: str, written: str, path: str) -> None:
     step = known()["reserved"].get(name)
     if step is not None:
         raise InvalidInput(path, f"{written} cannot be set here: {step}")
-
-
-def _refuse_secret(name: str, declared: Field | None, path: str) -> None:
-    """Everyone who may read the VLMService, its plan or its pods could read a literal secret."""
-    harmless = declared is not None and declared.kind != "str"
-    if not harmless and _SECRET.search(name) and not _NO_SECRET.search(name):
-        step = f"put it into a Secret and refer to it: spec.engine.env with name {name} and valueFrom.secretKeyRef"
-        raise InvalidInput(path, f"{name} looks like a secret, which must not be in plain text here: {step}")
 
 
 def _twice(name: str, here: Any, there: Any, path: str) -> str:
