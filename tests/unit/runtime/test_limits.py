@@ -8,6 +8,7 @@ import io
 import json
 import struct
 import sys
+import zlib
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -67,10 +68,39 @@ def test_nothing_is_decoded_to_see_that_an_image_is_huge() -> None:
     assert pixels_of(png[:16] + struct.pack(">II", 1 << 31, 1 << 31) + png[24:]) == 1 << 62
 
 
+def chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+@pytest.mark.parametrize(
+    "in_front", [chunk(b"tEXt", struct.pack(">II", 1, 1)), chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))]
+)
+def test_a_small_size_in_front_of_a_png_s_own_hides_nothing(in_front: bytes) -> None:
+    png = encoded("PNG", (70, 50))
+    hiding = png[:8] + in_front + png[8:]
+    assert Image.open(io.BytesIO(hiding)).size == (70, 50)
+    assert pixels_of(hiding) == pixels_of(data_url(hiding)) == 3500
+
+
+def test_a_small_size_in_front_of_a_jpeg_s_own_hides_nothing() -> None:
+    content = encoded("JPEG", (70, 50))
+    at = content.index(b"\xff\xc0")
+    frame = content[at : at + 2 + int.from_bytes(content[at + 2 : at + 4], "big")]
+    assert pixels_of(content[:at] + frame[:5] + struct.pack(">HH", 1, 1) + frame[9:] + content[at:]) == 3500
+
+
+def test_a_data_url_may_have_many_words_before_its_content() -> None:
+    kind, _, content = data_url(huge_jpeg()).partition(",")
+    assert pixels_of(f"{kind};{'x' * 5000},{content}") == 65_500 * 65_500
+
+
 def test_a_jpeg_that_hides_its_size_is_refused() -> None:
     for hiding in (b"\xff\xfe\0\2", b"\xff\xd0", b"\0"):
         with pytest.raises(UnreadableImage, match="save it anew"):
             pixels_of(b"\xff\xd8" + hiding * 5000 + huge_jpeg()[2:])
+    png = encoded("PNG", (8, 8))
+    with pytest.raises(UnreadableImage, match="save it anew"):
+        pixels_of(png[:8] + chunk(b"tEXt", b"") * 5000 + png[8:])
 
 
 @pytest.mark.parametrize(

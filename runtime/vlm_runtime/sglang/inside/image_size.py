@@ -5,10 +5,11 @@ import io
 from importlib import import_module
 from typing import Any, Final
 
-# Markers of a JPEG that stand alone, and those that carry its size.
+# Markers of a JPEG that stand alone, those that carry its size, and the one before its pixels.
 _ALONE: Final = frozenset({0x01, 0xFF, *range(0xD0, 0xD9)})
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-# A camera's file has some dozens of segments before its size; one of colour profiles at most a few hundred.
+_SCAN: Final = 0xDA
+# A camera's file has some dozens of segments before its pixels; one of colour profiles at most a few hundred.
 _MOST_SEGMENTS: Final = 4096
 
 
@@ -21,7 +22,7 @@ class _Encoded:
 
     def __init__(self, source: str | bytes) -> None:
         self._source = source
-        self._start = source.find(",", 0, 256) + 1 if isinstance(source, str) and source.startswith("data:") else 0
+        self._start = source.find(",") + 1 if isinstance(source, str) and source.startswith("data:") else 0
 
     def __call__(self, position: int, count: int) -> bytes:
         if isinstance(self._source, bytes):
@@ -46,7 +47,7 @@ def pixels_of(source: str | bytes) -> int | None:
         if head.startswith(b"\xff\xd8"):
             return _jpeg_pixels(read)
         if head.startswith(b"\x89PNG\r\n\x1a\n"):
-            return _number(head[16:20], "big") * _number(head[20:24], "big")
+            return _png_pixels(read)
         if head[:4] == b"RIFF" and head[8:16] == b"WEBPVP8X":
             return (_number(head[24:27]) + 1) * (_number(head[27:30]) + 1)
         return _pixels_by_pillow(read.whole())
@@ -57,22 +58,38 @@ def pixels_of(source: str | bytes) -> int | None:
 
 
 def _jpeg_pixels(read: _Encoded) -> int | None:
-    # As Pillow and libjpeg do, bytes between segments are skipped.
-    position = 2
+    # As Pillow and libjpeg do, bytes between segments are skipped. Of several sizes, a decoder may take any.
+    position, most = 2, None
     for _ in range(_MOST_SEGMENTS):
         segment = read(position, 9)
         if len(segment) < 9:
-            return None
+            return most
         if segment[0] != 0xFF:
             position += 1
         elif segment[1] in _ALONE:
             position += 1 if segment[1] == 0xFF else 2
-        elif segment[1] in _FRAMES:
-            # A height of 0 comes after the first scan.
-            return (_number(segment[5:7], "big") or 0xFFFF) * _number(segment[7:9], "big")
+        elif segment[1] == _SCAN:
+            return most
         else:
+            if segment[1] in _FRAMES:
+                # A height of 0 comes after the first scan.
+                pixels = (_number(segment[5:7], "big") or 0xFFFF) * _number(segment[7:9], "big")
+                most = max(most or 0, pixels)
             position += 2 + _number(segment[2:4], "big")
     raise UnreadableImage("the size of a JPEG cannot be read: save it anew, without its metadata")
+
+
+def _png_pixels(read: _Encoded) -> int | None:
+    # Pillow takes the last of several headers, wherever it stands before the pixels.
+    position, most = 8, None
+    for _ in range(_MOST_SEGMENTS):
+        chunk = read(position, 16)
+        if len(chunk) < 16 or chunk[4:8] == b"IDAT":
+            return most
+        if chunk[4:8] == b"IHDR":
+            most = max(most or 0, _number(chunk[8:12], "big") * _number(chunk[12:16], "big"))
+        position += 12 + _number(chunk[:4], "big")
+    raise UnreadableImage("the size of a PNG cannot be read: save it anew, without its metadata")
 
 
 def _pixels_by_pillow(content: bytes) -> int | None:
