@@ -14,7 +14,13 @@ _RUN_CODE: Final = {
     "forward_hooks": "the engine imports the functions that it names and runs them for each request",
     "custom_weight_loader": "the engine imports the functions that it names and runs them on the weights",
     "custom_sigquit_handler": "the engine imports the function that it names and runs it",
+    "sidecar": "the engine imports the module that it names and runs it",
+    "SGLANG_EXTERNAL_MODEL_PACKAGE": "the engine imports the package that it names",
+    "SGLANG_EXTERNAL_MM_PROCESSOR_PACKAGE": "the engine imports the package that it names",
+    "trust_request_chat_template": "every client can send a chat template, which the engine runs",
+    "tool_server": "requests can call the tools that it names, from the pod",
 }
+_FOR_CLIENTS: Final = frozenset({"enable_custom_logit_processor", "trust_request_chat_template", "tool_server"})
 # Setting or variable -> the server that it starts beside the one on port 8000, which the plugin guards.
 _SERVERS: Final = {
     "grpc_port": "the gRPC server",
@@ -33,7 +39,7 @@ def foreign_code(plan: CheckInput) -> Iterator[Finding]:
     for name, consequence in _RUN_CODE.items():
         if (choice := settings.get(name)) is not None and choice.value:
             step = "remove it, or name only modules that you trust"
-            if name == "enable_custom_logit_processor":
+            if name in _FOR_CLIENTS:
                 step = f"remove it, or set spec.security.apiKeySecretRef and {_TRUSTED}"
             yield warning(FindingReason.ENGINE_RUNS_CODE, f"with {name}, {consequence}: {step}", choice.path)
     model, trusted = plan.context.spec.model, settings.get("trust_remote_code")
@@ -57,7 +63,7 @@ def other_servers(plan: CheckInput) -> Iterator[Finding]:
     for name, server in _SERVERS.items():
         choice = choices.settings.get(name)
         value = str(choice.value) if choice is not None else choices.env.get(name, "")
-        if value not in _NO_SERVER:
+        if value not in _NO_SERVER or name in choices.referenced_env:
             yield warning(
                 FindingReason.CONTROL_PATHS_OPEN,
                 f"{name} starts {server}, which takes control requests (such as flush and pause) without a key and without the "

@@ -14,6 +14,8 @@ from vlm_operator.sglang.rules.user import MEDIA_DOMAINS
 # Our entry point in sglang.srt.plugins.
 GUARD: Final = "vlm_serving"
 DOMAINS_PATH: Final = "spec.security.allowedMediaDomains"
+# They put Granian, or a server in Rust, in Uvicorn's place.
+_OTHER_SERVERS: Final = ("enable_http2", "SGLANG_RUST_SERVER")
 LONGEST_HOST: Final = 253
 _PATHS: Final = "(/flush_cache, /pause_generation, /start_profile and others)"
 _TRUSTED: Final = "let only trusted clients reach port 8000 by a NetworkPolicy"
@@ -25,9 +27,13 @@ _ENFORCED: Final = (
 def control_paths(plan: CheckInput) -> Iterator[Finding]:
     """Clients can reach paths that flush, pause or profile the engine."""
     context = plan.context
-    if plan.declared.value("enable_http2"):
-        why = "enable_http2 serves without the plugin that closes the engine's control paths"
-        step, path = "remove it", context.choices.settings["enable_http2"].path
+    if (other := _other_server(context)) is not None:
+        name, path = other
+        why = (
+            f"{name} serves without the plugin that closes the engine's control paths, and refuses names of files and requests "
+            "that are too large"
+        )
+        step = "remove it"
     elif (allowed := _allowed_plugins(context)) is not None:
         why = f"SGLANG_PLUGINS does not list {GUARD}, the plugin that closes the engine's control paths"
         step, path = f"add {GUARD} to it, or remove it", allowed
@@ -37,6 +43,16 @@ def control_paths(plan: CheckInput) -> Iterator[Finding]:
     else:
         return
     yield warning(FindingReason.CONTROL_PATHS_OPEN, f"{why} {_PATHS}; {step}, or {_TRUSTED}", path)
+
+
+def _other_server(context: Context) -> tuple[str, str] | None:
+    """The setting that replaces the server in which the plugin is, and its field."""
+    for name in _OTHER_SERVERS:
+        if (choice := context.choices.settings.get(name)) is not None and choice.value:
+            return name, choice.path
+        if name in context.choices.referenced_env:
+            return name, "spec.engine.env"
+    return None
 
 
 def _allowed_plugins(context: Context) -> str | None:

@@ -22,6 +22,13 @@ def told(**spec: Any) -> list[tuple[str, str | None]]:
         ("forward_hooks", [{"name": "a", "target_modules": ["b"], "hook_factory": "c:d"}], "EngineRunsCode"),
         ("custom_weight_loader", ["a.b"], "EngineRunsCode"),
         ("trust_remote_code", True, "EngineRunsCode"),
+        ("sidecar", "team.sidecar", "EngineRunsCode"),
+        ("SGLANG_EXTERNAL_MODEL_PACKAGE", "team.models", "EngineRunsCode"),
+        ("SGLANG_EXTERNAL_MM_PROCESSOR_PACKAGE", "team.processors", "EngineRunsCode"),
+        ("trust_request_chat_template", True, "EngineRunsCode"),
+        ("tool_server", "tools:8080", "EngineRunsCode"),
+        ("enable_http2", True, "ControlPathsOpen"),
+        ("SGLANG_RUST_SERVER", True, "ControlPathsOpen"),
         ("grpc_port", 8002, "ControlPathsOpen"),
     ],
 )
@@ -35,6 +42,14 @@ def test_a_second_server_may_come_by_a_variable(name: str):
     ((reason, path),) = told(engine={"env": [{"name": name, "value": "8002"}]})
     assert (reason, str(path).startswith("spec.engine.env")) == ("ControlPathsOpen", True)
     assert told(engine={"env": [{"name": "DUMPER_SERVER_PORT", "value": "-1"}]}) == []
+
+
+def test_a_server_without_the_plugin_may_come_by_a_variable():
+    known, hidden = {"value": "1"}, {"valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}
+    for name, value in (("SGLANG_RUST_SERVER", known), ("SGLANG_RUST_SERVER", hidden), ("DUMPER_SERVER_PORT", hidden)):
+        ((reason, path),) = told(engine={"env": [{"name": name, **value}]})
+        assert (reason, str(path).startswith("spec.engine.env")) == ("ControlPathsOpen", True)
+    assert told(engine={"env": [{"name": "SGLANG_RUST_SERVER", "value": "0"}]}) == []
 
 
 @pytest.mark.parametrize(
