@@ -62,6 +62,14 @@ def huge_jpeg() -> bytes:
     return content[: frame + 5] + struct.pack(">HH", 65_500, 65_500) + content[frame + 9 :]
 
 
+@pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": exif(1)}])
+def test_of_an_image_s_base64_only_the_header_is_read(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [(f, data_url(encoded(f, (1921, 1081), **options))) for f in ("JPEG", "PNG", "WEBP")]
+    monkeypatch.setattr("vlm_runtime.sglang.inside.image_size._pixels_by_pillow", None)
+    for format, text in texts:
+        assert pixels_of(text) == 1921 * 1081, format
+
+
 def test_nothing_is_decoded_to_see_that_an_image_is_huge() -> None:
     assert pixels_of(data_url(huge_jpeg())) == 65_500 * 65_500
     png = encoded("PNG", (8, 8))

@@ -48,8 +48,8 @@ def pixels_of(source: str | bytes) -> int | None:
             return _jpeg_pixels(read)
         if head.startswith(b"\x89PNG\r\n\x1a\n"):
             return _png_pixels(read)
-        if head[:4] == b"RIFF" and head[8:16] == b"WEBPVP8X":
-            return (_number(head[24:27]) + 1) * (_number(head[27:30]) + 1)
+        if head[:4] == b"RIFF" and head[8:12] == b"WEBP" and (pixels := _webp_pixels(head)):
+            return pixels
         return _pixels_by_pillow(read.whole())
     except UnreadableImage:
         raise
@@ -90,6 +90,19 @@ def _png_pixels(read: _Encoded) -> int | None:
             most = max(most or 0, _number(chunk[8:12], "big") * _number(chunk[12:16], "big"))
         position += 12 + _number(chunk[:4], "big")
     raise UnreadableImage("the size of a PNG cannot be read: save it anew, without its metadata")
+
+
+def _webp_pixels(head: bytes) -> int | None:
+    """None: it begins in another way than libwebp's own files."""
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return (_number(head[24:27]) + 1) * (_number(head[27:30]) + 1)
+    if kind == b"VP8 " and head[23:26] == b"\x9d\x01\x2a":
+        return (_number(head[26:28]) & 0x3FFF) * (_number(head[28:30]) & 0x3FFF)
+    if kind == b"VP8L" and head[20] == 0x2F:
+        bits = _number(head[21:25])
+        return ((bits & 0x3FFF) + 1) * ((bits >> 14 & 0x3FFF) + 1)
+    return None
 
 
 def _pixels_by_pillow(content: bytes) -> int | None:
