@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
+from unicodedata import normalize
 from urllib.parse import urlsplit
 
 # Ranges that IANA's special-purpose registry (RFC 6890 and later) does not list as globally reachable, and multicast:
@@ -24,6 +25,7 @@ _CLOSED_IPV6: Final = (
     "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
 )  # fmt: skip
 # NAT64 (RFC 6052) embeds IPv4 addresses in this prefix, so the closed IPv4 ranges are closed here as well.
+_TRANSLATED: Final = IPv6Network("::ffff:0:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 # Metadata services, which serve a node's credentials. Link-local: AWS, GCP, Azure, Oracle, Amazon's ECS and others; then
@@ -41,7 +43,7 @@ _METADATA_NAMES: Final = frozenset(
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "socks4": 1080, "socks5": 1080, "socks5h": 1080}
 VARIABLES: Final = ("ALL_PROXY", "HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "http_proxy", "https_proxy")
 # One to four numbers in hexadecimal, octal or decimal.
-_IPV4_NUMBER: Final = r"(0x[0-9a-f]{1,8}|0[0-7]{0,11}|[1-9][0-9]{0,9})"
+_IPV4_NUMBER: Final = r"(0x0*[0-9a-f]{1,8}|0+[0-7]{0,11}|[1-9][0-9]{0,9})"
 _IPV4_NUMBERS: Final = re.compile(rf"{_IPV4_NUMBER}(\.{_IPV4_NUMBER}){{0,3}}")
 _SERVICE: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(\..+)?")
 
@@ -111,10 +113,10 @@ def is_metadata(host: str) -> bool:
     """Whether a host is a cloud's metadata service or link-local, in any notation."""
     if (address := _address(host)) is None:
         return host.lower().rstrip(".") in _METADATA_NAMES
-    # 6to4 and IPv4-compatible addresses hold an IPv4 address, too.
+    # 6to4, IPv4-compatible and IPv4-translated (RFC 7915) addresses hold an IPv4 address, too.
     inner = address.sixtofour if isinstance(address, IPv6Address) else None
-    if isinstance(address, IPv6Address) and 1 < int(address) < 1 << 32:
-        inner = IPv4Address(int(address))
+    if isinstance(address, IPv6Address) and (1 < int(address) < 1 << 32 or address in _TRANSLATED):
+        inner = IPv4Address(int(address) & 0xFFFFFFFF)
     return any(_within(each, (*METADATA_IPV4, *metadata_ipv6())) for each in (address, inner) if each is not None)
 
 
@@ -132,7 +134,8 @@ def _within(address: IPv4Address | IPv6Address, blocks: Iterable[str]) -> bool:
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:
     """An address in any notation that the C library takes: 10.0.0.1 is also 167772161, 0x0a000001, 012.0.0.1 and ::ffff:a00:1."""
-    host = host.strip("[]").partition("%")[0].rstrip(".")
+    # HTTP libraries map full-width digits and dots before they look at a host.
+    host = normalize("NFKC", host).replace("\u3002", ".").strip("[]").partition("%")[0].rstrip(".")
     try:
         address = ip_address(host)
     except ValueError:

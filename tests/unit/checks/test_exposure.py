@@ -101,8 +101,16 @@ def test_a_cloud_s_metadata_service_is_refused_in_any_notation(host: str):
 
 
 @pytest.mark.parametrize(
+    "host", ["0x00000000a9fea9fe", "000000251.254.169.254", "１６９.254.169.254", "169。254.169.254"]
+)
+def test_a_metadata_service_in_an_odd_spelling_is_refused_as_a_proxy(host: str):
+    with pytest.raises(InvalidInput, match=r"spec.engine.env\[0\]: HTTP_PROXY names"):
+        plan(service(engine=env({"name": "HTTP_PROXY", "value": f"http://{host}:80"})))
+
+
+@pytest.mark.parametrize(
     "host", ["fd00:ec2::254", "::ffff:169.254.169.254", "::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1",
-             "::169.254.169.254", "fe80::1", "fd20:ce::254", "fd00:c1::a9fe:a9fe"],
+             "::169.254.169.254", "::ffff:0:169.254.169.254", "fe80::1", "fd20:ce::254", "fd00:c1::a9fe:a9fe"],
 )  # fmt: skip
 def test_a_proxy_at_a_metadata_service_s_ipv6_address_is_refused(host: str):
     container = {"name": "main", "env": [{"name": "https_proxy", "value": f"http://[{host}]:3128"}]}
