@@ -27,6 +27,8 @@ class InspectedModel(ApiModel):
     """Number of layers in the language model, if each has a KV cache."""
     kv_layers: _Count | None = None
     """Number of layers with a KV cache, if the others keep a state for each running request."""
+    sliding_layers: _Count | None = None
+    """Number of those layers whose KV cache is kept in a smaller pool, since they look back over a window."""
     latent_size: _Count | None = None
     """Values per token and layer of a compressed KV cache."""
     state_values: _Values | None = None

@@ -1,4 +1,4 @@
-"""What a token and a running request take is what the real engine's own configurator says, for the configs of 20 models."""
+"""What a token and a running request take is what the real engine's own configurator says, for the configs of many families."""
 
 import json
 import os
@@ -48,7 +48,8 @@ def test_tokens_and_states_take_what_the_engine_says(name: str, way: str, answer
         declared.add(applied("disable_radix_cache", True, Source.USER, "", ""))
     states = state_bytes(facts, tensor, 1)
     context = cast("Context", SimpleNamespace(model=facts))
-    assert answers[name, way] == {
+    told = answers[name, way]
+    assert told | {"kv": int(told["kv"])} == {
         "kv": kv_bytes_per_token(facts, tensor, 1),
         "state": states,
         "slots": slots_per_request(context, declared) if states else None,

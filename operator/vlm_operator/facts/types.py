@@ -128,6 +128,8 @@ class ModelFacts:
     """Layers of the language model, if each has a KV cache."""
     kv_layers: int | None = None
     """Layers with a KV cache, if the others keep a state for each running request."""
+    sliding_layers: int | None = None
+    """Those of the layers whose KV cache the engine keeps in a smaller pool of its own, since they look back over a window."""
     latent_size: int | None = None
     """Values per token and layer of a compressed KV cache (latent attention), which is not split over tensor ranks."""
     state_values: int | None = None

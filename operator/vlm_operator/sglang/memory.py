@@ -13,6 +13,8 @@ MIB = 1 << 20
 
 FLOAT32 = 4
 CONVOLUTION_BYTES = 2
+# swa_full_tokens_ratio by default.
+SLIDING_SHARE = 0.8
 
 # A pool chunk is rounded up to 256 bytes; 10 % is lost to fragmentation (multimodal/transport/cuda_ipc.py).
 CHUNK_BYTES = 256
@@ -53,16 +55,19 @@ def weights_mib(model: ModelFacts, devices: int) -> int | None:
     return math.ceil(model.parameters * model.bytes_per_parameter / devices / MIB)
 
 
-def kv_bytes_per_token(model: ModelFacts, tensor: int, pipeline: int, bytes_per_value: float = 2) -> int | None:
+def kv_bytes_per_token(
+    model: ModelFacts, tensor: int, pipeline: int, bytes_per_value: float = 2, sliding: float = SLIDING_SHARE
+) -> int | None:
     """KV cache bytes of one token on one device (mem_cache/pool_configurator.py).
 
     2 x layers/pipeline x ceil(KV heads/tensor) x head size x bytes; with latent attention layers/pipeline x size x bytes,
-    whole on each rank.
+    whole on each rank. Layers with a pool of their own count by ``sliding``, the tokens of it per token of the others.
     """
     layers = model.layers if model.kv_layers is None else model.kv_layers
     if layers is None:
         return None
-    on_stage = math.ceil(layers / pipeline)
+    windows = min(model.sliding_layers or 0, layers)
+    on_stage = math.ceil((layers - windows) / pipeline) + sliding * math.ceil(windows / pipeline)
     if model.latent_size is not None:
         return int(on_stage * model.latent_size * bytes_per_value)
     if model.kv_heads is None or model.head_size is None:

@@ -94,3 +94,16 @@ def test_a_pattern_of_layers_without_the_sizes_of_their_states_is_unknown():
     # And not the KV cache of all 52 layers, which was eight times too much.
     facts = facts_of_config({"text_config": NEMOTRON_H | {"ssm_state_size": None}}, None)
     assert kv_bytes_per_token(facts, 1, 1) is None
+
+
+def test_sliding_layers_in_a_pool_of_their_own_take_a_part():
+    # The engine's cell for 12 whole and 36 sliding layers of 4,096 bytes is 167,116.8 bytes.
+    text = {"num_hidden_layers": 48, "num_key_value_heads": 8, "head_dim": 128}
+    facts = facts_of_config({"architectures": ["Llama4ForConditionalGeneration"], "text_config": text}, None)
+    assert kv_bytes_per_token(facts, 1, 1) == 167116
+    assert kv_bytes_per_token(facts, 1, 1, sliding=1) == 196608
+    kinds = ["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"] * 12
+    step = {"architectures": ["Step3p7ForConditionalGeneration"], "text_config": text | {"layer_types": kinds}}
+    assert kv_bytes_per_token(facts_of_config(step, None), 1, 1) == 167116
+    whole = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text | {"layer_types": kinds}}
+    assert kv_bytes_per_token(facts_of_config(whole, None), 1, 1) == 196608

@@ -19,6 +19,7 @@ class AttentionFacts(TypedDict, total=False):
 
     layers: int | None
     kv_layers: int | None
+    sliding_layers: int | None
     latent: bool
     latent_size: int | None
     kv_heads: int | None
@@ -28,7 +29,13 @@ class AttentionFacts(TypedDict, total=False):
     convolution_values: int | None
 
 
-def attention_facts(language: Mapping[str, Any]) -> AttentionFacts:
+# Architectures whose sliding layers the engine keeps in a pool of their own, all layers having heads of one size
+# (configs/model_config.py, is_hybrid_swa_model). Gemma 3 has such layers too, and all of them are kept whole.
+_SLIDING_POOL: Final = frozenset({"Step3p7ForConditionalGeneration", "MuseGlimmerForConditionalGeneration"})
+_EVERY_FOURTH_WHOLE: Final = "Llama4ForConditionalGeneration"
+
+
+def attention_facts(language: Mapping[str, Any], architecture: str | None) -> AttentionFacts:
     """Those that the file gives; unknown ones are None or missing."""
     if (latent := count(language, "kv_lora_rank")) is not None and language.get("use_mla") is not False:
         rope = count(language, "qk_rope_head_dim")
@@ -37,12 +44,15 @@ def attention_facts(language: Mapping[str, Any]) -> AttentionFacts:
     if pattern := text(language, "hybrid_override_pattern"):
         return _of_pattern(language, pattern[:_MOST_LAYERS])
     heads: AttentionFacts = {"kv_heads": count(language, "num_key_value_heads"), "head_size": _head_size(language)}
-    kinds = _kinds(language)
+    kinds, layers = _kinds(language), count(language, "num_hidden_layers")
+    if architecture == _EVERY_FOURTH_WHOLE and layers is not None:
+        return {**heads, "layers": layers, "sliding_layers": layers - layers // 4}
     if kinds is None:
-        return {**heads, "layers": count(language, "num_hidden_layers")}
+        return {**heads, "layers": layers}
     attending = sum(kind in _ATTENDING for kind in kinds)
     if attending == len(kinds):
-        return {**heads, "layers": count(language, "num_hidden_layers")}
+        sliding = kinds.count("sliding_attention") if architecture in _SLIDING_POOL else 0
+        return {**heads, "layers": layers, "sliding_layers": sliding or None}
     states = _states(language, [kind for kind in kinds if kind not in _ATTENDING])
     return {**heads, **states, "kv_layers": attending or None} if states else heads
 

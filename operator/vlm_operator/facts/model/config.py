@@ -42,7 +42,7 @@ def facts_of_config(config: Mapping[str, Any], total_bytes: int | None) -> Model
         architecture=_architecture(config),
         parameters=parameters,
         bytes_per_parameter=bytes_each,
-        **attention_facts(language),
+        **attention_facts(language, _architecture(config)),
         attention_heads=count(language, "num_attention_heads"),
         feed_forward_size=_feed_forward_size(language),
         experts=_first_count(language, _EXPERTS),
