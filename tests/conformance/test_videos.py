@@ -81,6 +81,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Qwen3VLMoeForConditionalGeneration": {**QWEN, "config": {"model_type": "qwen3_vl_moe"}, "files": qwen3()},
     "Qwen3_5ForConditionalGeneration": {**QWEN, "config": {"model_type": "qwen3_5"}, "files": qwen3()},
     "Qwen4ExpForConditionalGeneration": {**QWEN, "config": {"model_type": "qwen4_exp"}, "files": qwen3()},
+    "InternS2MobiusForConditionalGeneration": {**QWEN, "config": {"model_type": "interns2_mobius"}, "files": qwen3()},
     "Qwen3OmniMoeForConditionalGeneration": {
         **QWEN, **OMNI, "config": {"model_type": "qwen3_omni_moe"}, "files": OMNI_FILES,
     },
