@@ -314,6 +314,31 @@ def test_a_secret_inside_a_variable_is_refused(name, value):
     assert not choices(env=[variable("PW", "x"), variable(name, "http://me:$(PW)@proxy")]).env.get(name)
 
 
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("HF_TOKEN", "hunter2"), ("https_proxy", "me:hunter2@proxy:3128"), ("URL", "redis://:hunter2@db")],
+)
+def test_a_secret_in_another_container_is_refused(kind, name, value):
+    harmless = [
+        variable("A", "b"),
+        variable("MY_KEY", "$(A)"),
+        reference("MY_TOKEN"),
+        {"$patch": "delete", "name": "DB_PASS"},
+    ]
+    for env, refused in ((harmless, False), ([variable("A", "b"), variable(name, value)], True)):
+        said = service().model_dump(by_alias=True, exclude_none=True)
+        said["template"] = {"spec": {kind: [{"name": "helper", "env": env}]}}
+        spec = VLMServiceSpec.model_validate(said)
+        if not refused:
+            user_choices(spec, release(newest()))
+            continue
+        with pytest.raises(InvalidInput, match=r"valueFrom.secretKeyRef") as error:
+            user_choices(spec, release(newest()))
+        assert error.value.path == f"spec.template.spec.{kind}[name=helper].env[1]"
+        assert "hunter2" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
+from vlm_api.names import MAIN_CONTAINER
 from vlm_operator.errors import InvalidInput
 from vlm_operator.sglang.catalogue.fields import Field
 
@@ -34,10 +35,26 @@ def refuse_secret(name: str, declared: Field | None, path: str) -> None:
         )
 
 
+def refuse_secrets_of_others(template: Mapping[str, Any]) -> None:
+    """Raises InvalidInput for a variable of another container than the engine's that is or holds a secret."""
+    pod = template.get("spec") or {}
+    for kind in ("initContainers", "containers"):
+        for container in pod.get(kind) or []:
+            if container.get("name") == MAIN_CONTAINER:
+                continue
+            for position, entry in enumerate(container.get("env") or []):
+                name, text = entry.get("name"), entry.get("value")
+                if text and "$(" not in text and (_names_secret(name) or _what_variable_holds(name, text)):
+                    raise InvalidInput(
+                        f"spec.template.spec.{kind}[name={container['name']}].env[{position}]",
+                        f"{name} looks like a secret, which must not be in plain text here: put it into a Secret and refer to it "
+                        "with valueFrom.secretKeyRef",
+                    )
+
+
 def refuse_secret_in_variable(name: str, text: str, path: str) -> None:
     """Raises InvalidInput for a variable that holds a secret among other things, such as a proxy's password."""
-    is_proxy = name.lower().endswith("_proxy")
-    for what in ["a password in a URL"] if is_proxy and _PROXY_PASSWORD.match(text) else _secrets_in(text):
+    for what in _what_variable_holds(name, text):
         raise InvalidInput(path, f"{name} contains {what}, which must not be in plain text here: {_by_reference(name)}")
 
 
@@ -53,6 +70,11 @@ def refuse_secret_in_value(name: str, value: Any, path: str) -> None:
 
 def _by_reference(name: str) -> str:
     return f"put it into a Secret and refer to it: spec.engine.env with name {name} and valueFrom.secretKeyRef"
+
+
+def _what_variable_holds(name: str, text: str) -> list[str]:
+    is_proxy = name.lower().endswith("_proxy")
+    return ["a password in a URL"] if is_proxy and _PROXY_PASSWORD.match(text) else [*_secrets_in(text)]
 
 
 def _names_secret(name: str) -> bool:

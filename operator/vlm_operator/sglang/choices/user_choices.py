@@ -16,7 +16,12 @@ from vlm_operator.sglang.catalogue.fields import Field
 from vlm_operator.sglang.catalogue.releases import Release, known, versions, versions_with
 from vlm_operator.sglang.choices import Choice, UserChoices
 from vlm_operator.sglang.choices.arguments import Argument, parse
-from vlm_operator.sglang.choices.secrets import refuse_secret, refuse_secret_in_value, refuse_secret_in_variable
+from vlm_operator.sglang.choices.secrets import (
+    refuse_secret,
+    refuse_secret_in_value,
+    refuse_secret_in_variable,
+    refuse_secrets_of_others,
+)
 from vlm_operator.sglang.choices.values import from_environment, shown, typed
 
 _SETTINGS: Final = "spec.engine.settings"
@@ -42,6 +47,7 @@ def user_choices(spec: VLMServiceSpec, engine: Release) -> UserChoices:
         for position, variable in enumerate(spec.engine.env)
     )
     collected.add_settings(spec.engine.settings)
+    refuse_secrets_of_others(spec.template)
     if spec.security.allowed_media_domains and (twice := collected.settings.get("allowed_media_domains")):
         raise InvalidInput(
             twice.path, "allowed_media_domains is also set by spec.security.allowedMediaDomains: set it in one place"
