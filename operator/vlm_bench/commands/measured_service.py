@@ -23,7 +23,7 @@ from vlm_operator.errors import ClusterError
 from vlm_operator.facts.model.inspected import from_api
 from vlm_operator.facts.types import ModelFacts
 from vlm_operator.kube import kinds
-from vlm_operator.kube.ownership import owner_reference
+from vlm_operator.kube.ownership import is_owned, owner_reference
 from vlm_operator.manifests.names import plan_name
 
 
@@ -122,6 +122,9 @@ def measured_service(connection: Connection, name: str, label: str | None = None
         stored = connection.client.get(kinds.CONFIG_MAP, connection.namespace, config_map)
     if stored is None:
         raise ClusterError(f"the ConfigMap {config_map} does not exist: restart the operator, which creates it")
+    if not is_owned(stored, raw["metadata"]["uid"]):
+        # Its pod template would run with the rights of whoever measures.
+        raise ClusterError(f"the ConfigMap {config_map} is not {name}'s: delete it, and the operator creates its own")
     args = json.loads(stored["data"][PLAN_KEY])["engine"]["args"]
     certificate = certificate_of(args)
     pods = connection.pods(name)

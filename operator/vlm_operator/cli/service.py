@@ -19,6 +19,7 @@ from vlm_operator.cli.status_table import print_status
 from vlm_operator.documents import Document
 from vlm_operator.errors import ClusterError, InvalidInput, InvalidInputs
 from vlm_operator.kube import kinds
+from vlm_operator.kube.ownership import is_owned
 from vlm_operator.manifests.names import plan_name
 from vlm_operator.plan.request import PoolRequest, requests_of
 
@@ -34,7 +35,7 @@ def explain(options: argparse.Namespace) -> int:
         shown, pool = shown_pool(service), request.pool
         service = of_pool(service, request)
         if pool != shown:
-            print_plan(console, service, _stored(connection, status, request), pool=pool)
+            print_plan(console, service, _stored(connection, status, request, raw["metadata"]["uid"]), pool=pool)
             console.print(f"\nValues in force are shown for pool {shown} only.")
             return 0
     elif options.pool not in (None, MAIN_POOL):
@@ -68,8 +69,8 @@ def _request(service: VLMService, pool: str | None) -> PoolRequest:
     return requests[wanted]
 
 
-def _stored(connection: Connection, status: VLMServiceStatus, request: PoolRequest) -> ServingPlan:
-    """The plan of a pool, from its ConfigMap. Raises ClusterError."""
+def _stored(connection: Connection, status: VLMServiceStatus, request: PoolRequest, uid: str) -> ServingPlan:
+    """The plan of a pool, from the ConfigMap of the service with that uid. Raises ClusterError."""
     plan_hash = next((pool.plan for pool in status.pools if pool.name == request.pool), "")
     if not plan_hash:
         raise ClusterError(f"pool {request.pool} has no plan yet: see `kubectl vlm status {request.service}`")
@@ -78,6 +79,10 @@ def _stored(connection: Connection, status: VLMServiceStatus, request: PoolReque
         config_map = connection.client.get(kinds.CONFIG_MAP, connection.namespace, name)
     if config_map is None:
         raise ClusterError(f"the ConfigMap {name} does not exist: a refused plan is shown by `kubectl vlm status`")
+    if not is_owned(config_map, uid):
+        raise ClusterError(
+            f"the ConfigMap {name} is not {request.service}'s: delete it, and the operator creates its own"
+        )
     try:
         return ServingPlan.model_validate_json(config_map["data"][PLAN_KEY], extra="ignore")
     except (KeyError, ValidationError) as error:
