@@ -312,6 +312,7 @@ class FindingReason(str, Enum):
     MEMORY_TIGHT = "MemoryTight", About.RESOURCES, "The model may not fit, within the uncertainty of the estimate."
     LOADING_NOT_CHECKED = "LoadingNotChecked", About.RESOURCES, "The files may need more memory while they are loaded."
     MEMORY_NOT_CHECKED = "MemoryNotChecked", About.RESOURCES, "A size is unknown, so memory was not checked."
+    NAME_SAYS_TOO_LARGE = "NameSaysTooLarge", About.RESOURCES, "By the size in its name, the model does not fit."
     MEMORY_NOT_COUNTED = "MemoryNotCounted", About.RESOURCES, "A user's setting needs GPU memory of an unknown size."
     RESERVE_TOO_SMALL = "ReserveTooSmall", About.RESOURCES, "mem_fraction_static leaves too little for activations."
     KV_CACHE_HOLDS_FEWER = "KvCacheHoldsFewer", About.RESOURCES, "The KV cache holds fewer requests than are declared."

@@ -8,6 +8,7 @@ from typing import Final
 from vlm_api.plan import Finding, Severity, error, info, warning
 from vlm_api.reasons import FindingReason
 from vlm_operator.checks.types import CheckInput
+from vlm_operator.facts.model.lookup import weights_in_name
 from vlm_operator.placement.nearest import counted, what_would_fit
 from vlm_operator.sglang import memory as sizes
 from vlm_operator.sglang.budget import Budget
@@ -52,6 +53,7 @@ def memory(plan: CheckInput) -> Iterator[Finding]:
 def _capacity(context: Context, declared: Declared, total: Budget, pool_mib: int) -> Iterator[Finding]:
     if total.device_mib is None or total.weights_mib is None:
         yield _not_checked(total)
+        yield from _by_its_name(context, total)
         return
     loading = _while_loading(context, total, pool_mib)
     if loading is not None and loading.reason != FindingReason.LOADING_NOT_CHECKED:
@@ -199,6 +201,25 @@ def _min_memory(total: Budget, wanted_mib: int, what: str) -> Finding:
         "raise minMemoryMiB, so that no such GPU is chosen",
         "spec.hardware.minMemoryMiB",
     )
+
+
+def _by_its_name(context: Context, total: Budget) -> Iterator[Finding]:
+    """A Warning if weights of the size in the model's name have no room, where nothing else tells the size."""
+    named = weights_in_name(context.spec.model)
+    if total.device_mib is None or named is None or total.weights_mib is not None:
+        return
+    if context.choices.get("quantization") is not None or context.choices.get("cpu_offload_gb") is not None:
+        return
+    size, weights = named
+    devices = context.spec.parallelism.tensor * context.spec.parallelism.pipeline
+    each = math.ceil(weights / devices / sizes.MIB)
+    if each > total.device_mib:
+        yield warning(
+            FindingReason.NAME_SAYS_TOO_LARGE,
+            f"the model's name says {size}, and such weights are at least {each:,} MiB on each of {counted(devices)} with "
+            f"{total.device_mib:,} MiB: set spec.model.parametersBillion to have it checked, or use more devices",
+            "spec.parallelism.tensor",
+        )
 
 
 def _not_checked(total: Budget) -> Finding:

@@ -22,6 +22,14 @@ _QUANTISED_NAME: Final = re.compile(
     r"(?i)(?<![a-z])(?:awq|gptq|nvfp4|mxfp4|fp8|fp4|bnb|autoround|int[48]|[48]-?bit|w[48]a(?:8|16)|quant(?:i[sz]ed)?)(?![a-z])"
 )
 _BF16: Final = 2.0
+# A number of billions in a name: 38B, 1.5b, the 30B of 30B-A3B. Not the active parameters of A3B, the effective ones of E4B, the
+# product 8x7B, or a version.
+_BILLIONS: Final = re.compile(r"(?<![A-Za-z0-9.])(\d{1,4}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9])")
+# With experts in the name, as in 17B-16E, the number is that of the active parameters.
+_EXPERTS: Final = re.compile(r"(?i)(?<![a-z0-9])\d{1,4}e(?![a-z0-9])")
+_FOUR_BITS: Final = re.compile(
+    r"(?i)(?<![a-z])(?:awq|gptq|nvfp4|mxfp4|fp4|bnb|autoround|int4|4-?bit|w4a(?:8|16))(?![a-z])"
+)
 # SGLang's methods that need a quantised checkpoint -> bytes per parameter if its files were not read. A high estimate:
 # 4 bits with a scale for each group, or 8 bits, and embeddings, norms and the vision encoder in bf16.
 QUANTISED_FILES_BYTES: Final = {
@@ -51,6 +59,20 @@ def model_facts(spec: ModelSpec, read: ModelFacts | None = None) -> ModelFacts:
         # The size of a quantised checkpoint is the size of its files, whatever number of parameters the spec states.
         known = replace(known, bytes_per_parameter=read.parameters * read.bytes_per_parameter / stated)
     return replace(known, parameters=stated)
+
+
+def weights_in_name(spec: ModelSpec) -> tuple[str, float] | None:
+    """The size in the model's name and the fewest bytes that such weights can have; None without a size.
+
+    A name is no fact: it may only warn. A name that says how its weights are quantised counts them so.
+    """
+    name = spec.uri.rpartition("//")[2].rpartition("/")[2]
+    sizes = _BILLIONS.findall(name)
+    if not sizes or _EXPERTS.search(name):
+        return None
+    largest = max(sizes, key=float)
+    each = 0.5 if _FOUR_BITS.search(name) else 1.0 if _QUANTISED_NAME.search(name) else _BF16
+    return f"{largest}B", float(largest) * 1e9 * each
 
 
 def as_quantised(model: ModelFacts, quantization: str | None) -> ModelFacts:
