@@ -18,6 +18,7 @@ BUDGET_SECONDS = {
     "unit": 90,
     "docs": 20,
     "demo": 10,
+    "routing": 60,
     "monitoring": 120,
     "chart": 150,
     "apiserver": 420,

@@ -135,6 +135,11 @@ RIGHT = (
     ),
     Right("pools", {"pools": [{"name": "main", "replicas": 2}, {"name": "l40s", "scaling": {"maxReplicas": 4}}]}),
     Right("no pools", {"pools": []}),
+    Right("a router with all defaults", {"router": {}}),
+    Right(
+        "weights of pools behind a router",
+        {"router": {"affinity": "Image"}, "pools": [{"name": "a", "weight": 9}, {"name": "b", "weight": 0}]},
+    ),
     Right(
         "a pool that says one field of many",
         {"pools": [{"name": "a", "parallelism": {"tensor": 2}, "model": {"name": "m"}}]},
@@ -174,6 +179,26 @@ WRONG = (
         "spec.pools[0].replicas",
         "replicas and scaling are mutually exclusive: remove one of them",
     ),
+    Wrong(
+        "a weight without a router",
+        {"pools": [{"name": "a", "weight": 1}]},
+        "spec.pools",
+        "a weight needs a router: set spec.router, or remove the weights",
+    ),
+    Wrong(
+        "a weight of one pool alone",
+        {"router": {}, "pools": [{"name": "a", "weight": 1}, {"name": "b"}]},
+        "spec.pools",
+        "weights must stand in all pools or in none: add those that are missing, or remove all",
+    ),
+    Wrong(
+        "no pool with a weight",
+        {"router": {}, "pools": [{"name": "a", "weight": 0}]},
+        "spec.pools",
+        "at least one pool must have a weight above 0, or no request is answered",
+    ),
+    Wrong("an affinity that does not exist", {"router": {"affinity": "Cookie"}}, "spec.router.affinity"),
+    Wrong("a load factor below 100", {"router": {"loadFactorPercent": 99}}, "spec.router.loadFactorPercent"),
     Wrong("two pools of one name", {"pools": [{"name": "a"}, {"name": "a"}]}, "spec.pools"),
     Wrong("a pool without a name", {"pools": [{"replicas": 1}]}, "spec.pools[0].name"),
     Wrong(

@@ -17,6 +17,8 @@ FIELD_MANAGER: Final = "vlm-operator"
 LABEL_SERVICE: Final = f"{GROUP}/service"
 LABEL_PLAN: Final = f"{GROUP}/plan"
 LABEL_COMPONENT: Final = f"{GROUP}/component"
+# On pods that measure a service. They are not the operator's, so they do not bear LABEL_SERVICE.
+LABEL_MEASURED: Final = f"{GROUP}/measured"
 # On pods, in selectors and on what belongs to one pool. A selector cannot be changed later, so it has them from the start.
 LABEL_POOL: Final = f"{GROUP}/pool"
 LABEL_ROLE: Final = f"{GROUP}/role"
@@ -25,6 +27,10 @@ MAIN_POOL: Final = "main"
 # No pool may have these names: other objects of a service are called NAME-plan-HASH, NAME-group and so on.
 RESERVED_POOLS: Final = ("router", "group", "plan", "vlm", "inspect")
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+# The router: its pods bear this as their pool, which no pool may be called.
+ROUTER: Final = "router"
+ROUTER_METRICS_PORT: Final = 8002
 
 # The kind that runs one replica on several nodes.
 LWS_API: Final = "leaderworkerset.x-k8s.io/v1"

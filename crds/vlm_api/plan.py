@@ -82,6 +82,11 @@ class PlanEngine(ApiModel):
     env: dict[str, Text] = {}
     """Environment variables with literal values. References to Secrets are only in the pod."""
 
+    @property
+    def scheme(self) -> str:
+        """``https`` if the engine has a certificate (``--ssl-certfile``), else ``http``."""
+        return "https" if any(arg.partition("=")[0] == "--ssl-certfile" for arg in self.args) else "http"
+
 
 class PassedOver(ApiModel):
     """A skipped node."""
@@ -276,6 +281,24 @@ class PlanRuntime(ApiModel):
     """Pods per group. With more than one, the runtime reads the leader's address and the pod's rank."""
     limits: RequestLimits | None = None
     """What one request may bring; null for the usual limits."""
+
+
+class RouterPlan(ApiModel):
+    """The router of a service, with reasons."""
+
+    image: Short
+    """Envoy's image."""
+    replicas: int
+    """Number of routers."""
+    settings: Annotated[list[Setting], Field(max_length=MAX_SETTINGS)] = []
+    """What the router does: affinity, weights, limits and memory."""
+    findings: Annotated[list[Finding], Field(max_length=MAX_FINDINGS)] = []
+    """What the user should know."""
+
+    @property
+    def errors(self) -> list[Finding]:
+        """Findings that forbid to run the router."""
+        return [f for f in self.findings if f.severity is Severity.ERROR]
 
 
 class ServingPlan(ApiModel):

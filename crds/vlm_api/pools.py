@@ -48,6 +48,8 @@ class PoolSpec(ApiModel):
     """Number of replicas. If unset, 1. Mutually exclusive with ``scaling``."""
     scaling: Scaling | None = None
     """Autoscaling instead of a fixed number of ``replicas``."""
+    weight: Annotated[int, between(0, 1000)] | None = None
+    """The pool's share of the requests, relative to the other pools'. If unset, shares follow the capacity of the replicas."""
     concurrency: Annotated[int, between(1, 65_536)] | None = None
     """Requests in flight per replica, instead of ``workload.concurrency``."""
     model: Partial[ModelSpec] | None = None

@@ -54,6 +54,7 @@ OPERATOR_FAULT: Final = "OperatorFault"
 # Available
 REPLICAS_AVAILABLE: Final = "ReplicasAvailable"
 NO_REPLICA_AVAILABLE: Final = "NoReplicaAvailable"
+ROUTER_NOT_READY: Final = "RouterNotReady"
 # Progressing
 ROLLING_OUT: Final = "RollingOut"
 COMPLETE: Final = "Complete"
@@ -113,6 +114,7 @@ CONDITIONS: Final[dict[str, str]] = {
     OPERATOR_FAULT: "The operator has a fault and cannot finish its work on the service; pods stay as they are.",
     REPLICAS_AVAILABLE: "At least one replica is available.",
     NO_REPLICA_AVAILABLE: "No replica is available.",
+    ROUTER_NOT_READY: "No router is ready, so no request reaches an engine.",
     ROLLING_OUT: "Pods are being started or replaced.",
     COMPLETE: "All requested replicas run the current plan and are available.",
     NOT_STARTED: "No rollout is in progress, because there is no plan that can be applied.",
@@ -346,6 +348,9 @@ class FindingReason(str, Enum):
     SCALES_LATE = "ScalesLate", About.RESOURCES, "scaling.targetInFlight is more than one replica runs at once."
     IMAGES_REPEAT = "ImagesRepeat", About.RESOURCES, "Images repeat, although the spec declares that they do not."
     IMAGES_DO_NOT_REPEAT = "ImagesDoNotRepeat", About.RESOURCES, "Images do not repeat, although the spec declares that they do."
+
+    ROUTER_NEEDS_HTTP = "RouterNeedsHttp", About.CLUSTER, "Engines with a certificate stand behind a router that speaks http."
+    NO_CACHE_TO_MEET = "NoCacheToMeet", About.CLUSTER, "Affinity by image is wanted, and every cache of a pool is off."
 
     FINDINGS_LEFT_OUT = "FindingsLeftOut", About.ENGINE, "There are more findings than a plan lists."
     LEADER_WORKER_SET_MISSING = "LeaderWorkerSetMissing", About.CLUSTER, "The cluster has no LeaderWorkerSet controller."

@@ -11,13 +11,15 @@ from vlm_api.engine import Engine, EnvVar, Tuning
 from vlm_api.hardware import Device, Hardware, Multinode, Parallelism
 from vlm_api.model import ModelSpec, SecretKeyRef
 from vlm_api.pools import MAX_POOLS, PoolSpec
+from vlm_api.router import Affinity, Router
 from vlm_api.scaling import RolloutStrategy, Scaling
 from vlm_api.template import PodTemplate
 from vlm_api.workload import Images, Reuse, Workload
 
 __all__ = [
-    "Device", "Engine", "EnvVar", "Hardware", "Images", "Metrics", "ModelSpec", "Multinode", "Parallelism", "PoolSpec",
-    "Reuse", "RolloutStrategy", "Scaling", "SecretKeyRef", "Security", "Tuning", "VLMServiceSpec", "Workload",
+    "Affinity", "Device", "Engine", "EnvVar", "Hardware", "Images", "Metrics", "ModelSpec", "Multinode", "Parallelism",
+    "PoolSpec", "Reuse", "RolloutStrategy", "Router", "Scaling", "SecretKeyRef", "Security", "Tuning", "VLMServiceSpec",
+    "Workload",
 ]  # fmt: skip
 
 MediaDomain = Annotated[
@@ -95,6 +97,24 @@ class VLMServiceSpec(ApiModel):
             field="multinode.nodeCount",
         ),
         Rule(
+            cel="has(self.router) || !has(self.pools) || self.pools.all(p, !has(p.weight))",
+            message="a weight needs a router: set spec.router, or remove the weights",
+            holds=lambda s: s.router is not None or all(pool.weight is None for pool in s.pools),
+            field="pools",
+        ),
+        Rule(
+            cel="!has(self.pools) || self.pools.all(p, has(p.weight)) || self.pools.all(p, !has(p.weight))",
+            message="weights must stand in all pools or in none: add those that are missing, or remove all",
+            holds=lambda s: len({pool.weight is None for pool in s.pools}) < 2,
+            field="pools",
+        ),
+        Rule(
+            cel="!has(self.pools) || self.pools.size() == 0 || self.pools.exists(p, !has(p.weight) || p.weight > 0)",
+            message="at least one pool must have a weight above 0, or no request is answered",
+            holds=lambda s: not s.pools or any(pool.weight is None or pool.weight > 0 for pool in s.pools),
+            field="pools",
+        ),
+        Rule(
             cel=(
                 "!has(self.pools) || self.pools.size() == 0 || "
                 "(!has(self.scaling) && (!has(self.replicas) || self.replicas == 1))"
@@ -151,5 +171,7 @@ class VLMServiceSpec(ApiModel):
     """A core/v1 PodTemplateSpec, strategically merged over the operator's. The engine's container is ``main``."""
     suspend: StrictBool = False
     """If true, there are no pods, but the plan is still made and shown."""
+    router: Router | None = None
+    """An Envoy that spreads requests over the engines. Default: none, a plain Service."""
     pools: Annotated[list[PoolSpec], Field(max_length=MAX_POOLS), UniqueBy("name")] = []
     """Groups of equal replicas behind the service's address. Default: one pool, made of the fields above."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from vlm_api.names import CACHE_MOUNT, GROUP, LABEL_MANAGED_BY, MAIN_CONTAINER
+from vlm_api.names import CACHE_MOUNT, LABEL_MANAGED_BY, LABEL_MEASURED, MAIN_CONTAINER
 from vlm_bench.load.schedule import Load, Run
 from vlm_bench.load.target import COUNTERS, Target
 from vlm_bench.programs import driver_command
@@ -19,8 +19,6 @@ from vlm_operator.errors import InvalidInput
 Manifest = dict[str, Any]
 
 BENCH: Final = "bench"
-# Not LABEL_SERVICE: objects with that label belong to the operator.
-LABEL_MEASURED: Final = f"{GROUP}/measured"
 MANAGER: Final = "kubectl-vlm"
 
 # How long the Job of a killed command stays after its end, with the twin that it owns.

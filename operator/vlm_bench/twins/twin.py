@@ -9,11 +9,10 @@ from typing import Any, Final
 import yaml
 
 from vlm_api.engine import Engine
-from vlm_api.names import MAIN_CONTAINER
+from vlm_api.names import LABEL_MEASURED, MAIN_CONTAINER
 from vlm_api.plan import Setting, Source
 from vlm_api.spec import VLMServiceSpec
 from vlm_api.status import PlanStatus, VLMService
-from vlm_bench.load.job_manifest import LABEL_MEASURED
 from vlm_operator.errors import InvalidInput
 from vlm_operator.manifests.names import Manifest
 from vlm_operator.sglang.catalogue.engine_image import select_engine

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from vlm_api.names import API_VERSION
-from vlm_api.plan import ServingPlan
+from vlm_api.plan import RouterPlan, ServingPlan
 from vlm_api.status import VLMService
 from vlm_operator.cli.inputs import ClusterObjects, read_nodes, read_services
 from vlm_operator.cli.model_files import read_model_files
@@ -49,7 +49,8 @@ def plan(options: argparse.Namespace) -> int:
     if options.pool is not None:
         planned = _of_pool(planned, options.pool)
     _print(options.output, planned)
-    return 1 if any(p.errors for each in planned for p in each.plans) else 0
+    refused = any(plan.errors for each in planned for plan in each.plans)
+    return 1 if refused or any(each.router.errors for each in planned if each.router is not None) else 0
 
 
 def _models(services: list[VLMService]) -> set[tuple[str, str | None]]:
@@ -85,6 +86,7 @@ class Planned(NamedTuple):
     service: VLMService
     requests: tuple[PoolRequest, ...]
     plans: list[ServingPlan]
+    router: RouterPlan | None = None
 
 
 def _plans(
@@ -99,14 +101,14 @@ def _plans(
     for service in services:
         try:
             requests = requests_of(service)
-            plans = plans_with_manifests(
+            plans, router = plans_with_manifests(
                 requests,
                 lambda request: cluster_of(request, objects),
                 runtime_image=runtime_image,
                 inspected=files,
                 families=own_profiles,
             )
-            planned.append(Planned(service, requests, plans))
+            planned.append(Planned(service, requests, plans, router))
         except InvalidInput as error:
             lines.append(f"{service.name}: {error}" if len(services) > 1 else str(error))
     if lines:
@@ -117,13 +119,13 @@ def _plans(
 def _of_pool(planned: list[Planned], pool: str) -> list[Planned]:
     """The same with the plans of one pool. Raises InvalidInputs for a service that has no such pool."""
     kept, lines = [], []
-    for service, requests, plans in planned:
+    for service, requests, plans, router in planned:
         pairs = [(r, p) for r, p in zip(requests, plans, strict=True) if r.pool == pool]
         if not pairs:
             lines.append(
                 f"--pool: {service.name} has no pool {pool}: choose one of {', '.join(r.pool for r in requests)}"
             )
-        kept.append(Planned(service, tuple(r for r, _ in pairs), [p for _, p in pairs]))
+        kept.append(Planned(service, tuple(r for r, _ in pairs), [p for _, p in pairs], router))
     if lines:
         raise InvalidInputs(lines)
     return kept
@@ -138,7 +140,7 @@ def _print(output: str, planned: list[Planned]) -> None:
         print(_yaml([manifest for each in planned for p in each.plans for manifest in p.manifests]), end="")
     else:
         from vlm_operator.cli.console import make_console
-        from vlm_operator.cli.plan_table import print_plan
+        from vlm_operator.cli.plan_table import print_plan, print_router
 
         console = make_console()
         tables = [
@@ -150,6 +152,10 @@ def _print(output: str, planned: list[Planned]) -> None:
             if number:
                 console.rule(style="dim")
             print_plan(console, service, plan, pool=plan.pool if len(tables) > 1 else None)
+        for each in planned:
+            if each.router is not None:
+                console.rule(style="dim")
+                print_router(console, each.service, each.router)
 
 
 def of_pool(service: VLMService, request: PoolRequest) -> VLMService:
@@ -159,9 +165,10 @@ def of_pool(service: VLMService, request: PoolRequest) -> VLMService:
 
 def _document(planned: Planned) -> dict[str, Any]:
     """A service's plan, or its pools' plans in one document."""
-    if not planned.service.spec.pools:
+    if not planned.service.spec.pools and planned.router is None:
         return planned.plans[0].to_api()
-    return {"apiVersion": API_VERSION, "kind": "ServingPlanList", "items": [p.to_api() for p in planned.plans]}
+    document = {"apiVersion": API_VERSION, "kind": "ServingPlanList", "items": [p.to_api() for p in planned.plans]}
+    return {**document, "router": planned.router.to_api()} if planned.router is not None else document
 
 
 def _one_or_list(documents: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from vlm_api.plan import (
     PlanHardware,
     PlanMemory,
     PlanResources,
+    RouterPlan,
     ServingPlan,
     Setting,
     Severity,
@@ -71,6 +72,14 @@ def print_plan(
     _print_settings(console, plan.settings, in_force)
     if plan.memory is not None:
         _print_memory(console, plan.memory, plan.hardware)
+
+
+def print_router(console: Console, service: VLMService, router: RouterPlan) -> None:
+    """Prints what the router of a service does."""
+    console.print(Text(service.name, style="bold"), Text(f" in {service.namespace}, router"), sep="")
+    console.print(pairs([("Engine", f"Envoy, {router.image}"), ("Replicas", str(router.replicas))]))
+    print_findings(console, router.findings)
+    _print_settings(console, router.settings, None)
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:

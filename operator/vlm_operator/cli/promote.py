@@ -17,7 +17,7 @@ from vlm_operator.manifests.revision import SPEC, merge_patch
 from vlm_operator.plan.pools import merge_patches
 
 # How many replicas a pool has and how they are replaced is not what is tried in another pool.
-STAYS: Final = ("name", "role", "replicas", "scaling", "suspend", "rolloutStrategy")
+STAYS: Final = ("name", "role", "weight", "replicas", "scaling", "suspend", "rolloutStrategy")
 POOLS: Final = "pools"
 
 

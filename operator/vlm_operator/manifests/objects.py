@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from vlm_api.names import ENGINE_PORT, PLAN_KEY, POD_TEMPLATE_KEY
-from vlm_api.plan import ServingPlan
+from vlm_api.plan import RouterPlan, ServingPlan
+from vlm_operator.fleet.router import RoutedPool, routing_of
 from vlm_operator.manifests import names
 from vlm_operator.manifests.monitor import pod_monitor
 from vlm_operator.manifests.names import Manifest
-from vlm_operator.manifests.network.policy import network_policy
+from vlm_operator.manifests.network.policy import network_policy, router_policy
 from vlm_operator.manifests.network.site import USUAL_SITE, Site
 from vlm_operator.manifests.pod.scheduling import claim_spec, claim_template_name
+from vlm_operator.manifests.router import backends, router_budget, router_deployment, router_labels, router_selector
 from vlm_operator.manifests.workload import autoscaler, disruption_budget, workload
 from vlm_operator.plan.digest import stored
 from vlm_operator.plan.request import PoolRequest
@@ -27,26 +29,70 @@ class Pool(NamedTuple):
     request: PoolRequest
 
 
-def objects(pools: Sequence[Pool], owner: dict[str, Any] | None = None, site: Site = USUAL_SITE) -> list[Manifest]:
+class RouterPart(NamedTuple):
+    """A service's router, planned."""
+
+    plan: RouterPlan
+    pools: Sequence[RoutedPool]
+    """All pools that it sends requests to, also those without a plan yet."""
+    answers: bool
+    """Whether the service's address is the router's; otherwise it is still the engines' own, until a router is ready."""
+
+
+def objects(
+    pools: Sequence[Pool],
+    owner: dict[str, Any] | None = None,
+    site: Site = USUAL_SITE,
+    router: RouterPart | None = None,
+) -> list[Manifest]:
     """The objects of a service, ``pools`` with sealed plans (with a hash) and the pod templates stored with them.
 
     A plan that stays renders the same pods whatever the operator's version. Names, labels and selectors come from the requests:
     whoever may edit ConfigMaps decides what a stored plan says. ``owner`` is the owner reference to put on all
     objects; None leaves it out, as in a plan that is only printed. ``site`` holds the installer's decisions about networks.
     """
-    return service_objects(pools, owner, site) + [o for pool in pools for o in pool_objects(pool, owner)]
+    shared = service_objects(pools, owner, site, router)
+    return shared + [o for pool in pools for o in pool_objects(pool, owner)]
 
 
-def service_objects(pools: Sequence[Pool], owner: dict[str, Any] | None, site: Site) -> list[Manifest]:
+def service_objects(
+    pools: Sequence[Pool], owner: dict[str, Any] | None, site: Site, router: RouterPart | None = None
+) -> list[Manifest]:
     """The objects that all pools share, from fields of the spec that no pool has for itself."""
     request, plans = pools[0].request, [pool.plan for pool in pools]
     enforced = all(any(s.name == MEDIA_DOMAINS and s.applied for s in plan.settings) for plan in plans)
     requests = [pool.request for pool in pools]
     policy = network_policy(requests, site, [pool.pod_template for pool in pools], domains_enforced=enforced)
-    shared = [*([] if policy is None else [policy]), _service(plans, request)]
+    address = _service(plans, request)
+    if router is not None and router.answers:
+        address["spec"]["selector"] = router_selector(request.service)
+    shared = [*([] if policy is None else [policy]), address]
     if request.spec.metrics.pod_monitor:
         shared.append(pod_monitor(request.service))
-    return [_with_metadata(o, request, names.object_labels(request.service), owner) for o in shared]
+    made = [_with_metadata(o, request, names.object_labels(request.service), owner) for o in shared]
+    return made + (_router_objects(router, request, owner, site) if router is not None else [])
+
+
+def _router_objects(
+    router: RouterPart, request: PoolRequest, owner: dict[str, Any] | None, site: Site
+) -> list[Manifest]:
+    assert request.router is not None
+    policy = router_policy(request, site)
+    requests = [pool.request for pool in router.pools]
+    own = [
+        *([] if policy is None else [policy]),
+        *(backends(r, grouped=r.spec.multinode.node_count > 1) for r in requests),
+        router_deployment(
+            router.plan,
+            routing_of(router.plan, router.pools),
+            request.service,
+            request.router.template,
+            suspended=all(r.spec.suspend for r in requests),
+        ),
+    ]
+    if router.plan.replicas > 1:
+        own.append(router_budget(request.service))
+    return [_with_metadata(o, request, router_labels(request.service), owner) for o in own]
 
 
 def pool_objects(pool: Pool, owner: dict[str, Any] | None) -> list[Manifest]:

@@ -10,7 +10,9 @@ from vlm_api.spec import VLMServiceSpec
 from vlm_operator.errors import InvalidInput
 
 # Fields of the spec, by their names in the API, that never change what runs in a pod.
-OUTSIDE_THE_PLAN: Final = frozenset({"replicas", "scaling", "suspend", "rolloutStrategy", "metrics"})
+OUTSIDE_THE_PLAN: Final = frozenset(
+    {"replicas", "scaling", "suspend", "rolloutStrategy", "metrics", "router", "weight"}
+)
 
 # Fields of the first release, which are in its digests even if nobody set them. A field that came later is in a digest only
 # if it is set to something else than its default: an operator that knows it must find the spec of a service that does not use

@@ -21,7 +21,7 @@ def spec_of_pool(spec: VLMServiceSpec, number: int) -> VLMServiceSpec:
     Raises InvalidInput for fields that do not go together, such as a pool's split over GPUs and the service's nodes.
     """
     pool = spec.pools[number]
-    changed: dict[str, Any] = {"pools": [], "replicas": pool.replicas, "scaling": pool.scaling}
+    changed: dict[str, Any] = {"pools": [], "router": None, "replicas": pool.replicas, "scaling": pool.scaling}
     for name in BY_FIELD:
         if (own := getattr(pool, name)) is not None:
             changed[name] = _over(getattr(spec, name), own)

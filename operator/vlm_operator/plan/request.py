@@ -10,7 +10,7 @@ from typing import Final
 from vlm_api.names import MAIN_POOL
 from vlm_api.plan import Finding, Role
 from vlm_api.pools import PoolSpec
-from vlm_api.spec import Device, VLMServiceSpec
+from vlm_api.spec import Device, Router, VLMServiceSpec
 from vlm_api.status import VLMService
 from vlm_operator.errors import InvalidInput
 from vlm_operator.plan.digest import DIGEST_LENGTH, canonical, spec_digest
@@ -36,6 +36,8 @@ class PoolRequest:
     """The pool's own spec: the service's fields, with the pool's in their place."""
     pool: str = MAIN_POOL
     role: Role = Role.SERVE
+    router: Router | None = None
+    """The service's router."""
     declared: tuple[PoolSpec, int] | None = None
     """What ``spec.pools`` says about the pool, and its place in the list; None in a service without ``pools``."""
 
@@ -111,9 +113,9 @@ def requests_of(service: VLMService) -> tuple[PoolRequest, ...]:
     """The requests of all pools, in the spec's order. Raises InvalidInput for a pool whose fields do not go together."""
     name, namespace, spec = service.name, service.namespace, service.spec
     if not spec.pools:
-        return (PoolRequest(name, namespace, spec),)
+        return (PoolRequest(name, namespace, spec, router=spec.router),)
     requests = tuple(
-        PoolRequest(name, namespace, spec_of_pool(spec, number), pool.name, declared=(pool, number))
+        PoolRequest(name, namespace, spec_of_pool(spec, number), pool.name, router=spec.router, declared=(pool, number))
         for number, pool in enumerate(spec.pools)
     )
     _refuse_across(requests)

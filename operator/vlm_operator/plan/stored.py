@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vlm_api.plan import ServingPlan
+from vlm_api.plan import RouterPlan, ServingPlan
 from vlm_operator import manifests
 from vlm_operator.errors import InvalidInput
 from vlm_operator.facts.types import Cluster, ModelFacts
+from vlm_operator.fleet.router import RoutedPool, plan_router
 from vlm_operator.plan.digest import plan_hash, stored
 from vlm_operator.plan.make import make_plan
 from vlm_operator.plan.request import PoolRequest
@@ -37,8 +38,8 @@ def plans_with_manifests(
     runtime_image: str,
     inspected: ModelFacts | None = None,
     families: Sequence[Family] | None = None,
-) -> list[ServingPlan]:
-    """The plans of a service's pools, as they are printed: with hashes and every object that would be applied.
+) -> tuple[list[ServingPlan], RouterPlan | None]:
+    """The plans of a service's pools and its router, as they are printed: with hashes and every object that would be applied.
 
     What all pools share is among the objects of the first plan without Errors; a plan with Errors has none. Raises
     InvalidInput, with the path by which the user finds the field.
@@ -57,10 +58,16 @@ def plans_with_manifests(
             raise request.located(error) from error
         plans.append(plan)
     objects = {pool.plan.pool: manifests.pool_objects(pool, None) for pool in pools}
+    router, part = requests[0].router, None
+    if router is not None:
+        routed = [RoutedPool(request, plan) for request, plan in zip(requests, plans, strict=True)]
+        part = manifests.RouterPart(plan_router(router, routed), routed, answers=True)
     if pools:
-        first = pools[0].plan.pool
-        objects[first] = manifests.service_objects(pools, None, manifests.USUAL_SITE) + objects[first]
-    return [plan.model_copy(update={"manifests": objects.get(plan.pool, [])}) for plan in plans]
+        first, applied = pools[0].plan.pool, part if part is not None and not part.plan.errors else None
+        shared = manifests.service_objects(pools, None, manifests.USUAL_SITE, applied)
+        objects[first] = shared + objects[first]
+    printed = [plan.model_copy(update={"manifests": objects.get(plan.pool, [])}) for plan in plans]
+    return printed, part.plan if part is not None else None
 
 
 def plan_with_manifests(
@@ -72,7 +79,7 @@ def plan_with_manifests(
     families: Sequence[Family] | None = None,
 ) -> ServingPlan:
     """The plan of a service with one pool, as it is printed."""
-    (plan,) = plans_with_manifests(
+    (plan,), _ = plans_with_manifests(
         [request], lambda _: cluster, runtime_image=runtime_image, inspected=inspected, families=families
     )
     return plan

@@ -24,7 +24,7 @@ def test_generated_files_are_up_to_date() -> None:
 def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every node of a schema below a path, without the inside of the pod template, which is core/v1's."""
     yield path, node
-    if path.endswith(("spec.template", "pools[].template")):
+    if path.endswith(("spec.template", "pools[].template", "router.template")):
         return
     for name, field in node.get("properties", {}).items():
         yield from nodes(field, f"{path}.{name}")

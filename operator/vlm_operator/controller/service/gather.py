@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from vlm_api.inspection import Inspection
-from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN, LABEL_POOL, MAIN_POOL, PLAN_KEY, POD_TEMPLATE_KEY
+from vlm_api.names import LABEL_COMPONENT, LABEL_PLAN, LABEL_POOL, MAIN_POOL, PLAN_KEY, POD_TEMPLATE_KEY, ROUTER
 from vlm_api.plan import ServingPlan
 from vlm_api.pools import PoolSpec
 from vlm_api.problems import problems
@@ -120,7 +120,7 @@ def gather(cache: Cache, reports: Reports, key: Key) -> LiveService | None:
         requests = requests_of(service)
     uid = raw["metadata"]["uid"]
     labelled = list(cache.of(key, (*kinds.OWNED, *kinds.OWNED_OPTIONAL, kinds.REVISION)))
-    pods = list(cache.of(key, [kinds.POD]))
+    pods = [p for p in cache.of(key, [kinds.POD]) if p["metadata"]["labels"].get(LABEL_COMPONENT) != ROUTER]
     job_pods = [p for p in pods if p["metadata"]["labels"].get(LABEL_COMPONENT) == INSPECT]
     views = [(pool_of(p["metadata"]), view(p)) for p in pods if p not in job_pods]
     reported = reports.of(key, [pod for _, pod in views])

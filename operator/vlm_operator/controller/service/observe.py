@@ -63,7 +63,7 @@ class Observer:
     def observe(self, live: LiveService, choices: Choices, result: Result, now: str) -> Observation:
         """The observation after the writes. ``now`` is RFC 3339 in UTC."""
         pairs = zip(live.pools, choices.pools, strict=True)
-        return Observation(tuple(self._pool(live, choices, result, *pair, now) for pair in pairs))
+        return Observation(tuple(self._pool(live, choices, result, *pair, now) for pair in pairs), result.router)
 
     def _pool(
         self, live: LiveService, choices: Choices, result: Result, pool: LivePool, choice: PoolChoice, now: str

@@ -12,6 +12,7 @@ from vlm_api.status import MAX_MESSAGE, Condition, PlanStatus, PoolStatus, VLMSe
 from vlm_operator.controller.status.conditions import badness, judge
 from vlm_operator.controller.status.effectiveness import effective
 from vlm_operator.controller.status.observation import FALSE, TRUE, Observation, PoolObservation, Verdict
+from vlm_operator.controller.status.replicas import Replicas
 from vlm_operator.controller.status.startup_progress import startup
 from vlm_operator.manifests import engine_scheme
 from vlm_operator.manifests.names import serving_labels
@@ -81,7 +82,19 @@ def verdicts_of(observation: Observation, before: Mapping[str, Condition]) -> di
         if pool in serving and verdicts[Conditions.AVAILABLE].status is TRUE:
             folded[Conditions.AVAILABLE] = _named(pool, verdicts[Conditions.AVAILABLE], several=len(judged) > 1)
             break
-    return folded
+    return folded | _without_router(observation.router, folded)
+
+
+def _without_router(router: Replicas | None, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """What changes if the service's address is that of routers, and none is ready."""
+    if router is None or router.wanted == 0 or router.available > 0:
+        return {}
+    message = (
+        f"0 of {router.wanted} routers are ready, so no request reaches an engine: look at the pods of the Deployment"
+    )
+    verdict = Verdict(FALSE, reasons.ROUTER_NOT_READY, message)
+    hidden = [name for name in (Conditions.AVAILABLE, Conditions.READY) if verdicts[name].status is TRUE]
+    return dict.fromkeys(hidden, verdict)
 
 
 def _worst(condition: str, verdicts: list[tuple[str, Verdict]]) -> Verdict:

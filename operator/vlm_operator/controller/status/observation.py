@@ -95,6 +95,8 @@ class Observation:
     """One service: at least one pool."""
 
     pools: tuple[PoolObservation, ...]
+    router: Replicas | None = None
+    """The routers, if the service's address is theirs."""
 
     @property
     def shown(self) -> PoolObservation:

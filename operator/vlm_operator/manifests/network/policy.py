@@ -8,7 +8,15 @@ policy also selects the inspection Job. It takes effect only if the network plug
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from vlm_api.names import ENGINE_PORT, LABEL_SERVICE, RUNTIME_PORT
+from vlm_api.names import (
+    ENGINE_PORT,
+    LABEL_COMPONENT,
+    LABEL_MEASURED,
+    LABEL_SERVICE,
+    ROUTER,
+    ROUTER_METRICS_PORT,
+    RUNTIME_PORT,
+)
 from vlm_operator.facts import egress
 from vlm_operator.manifests import names
 from vlm_operator.manifests.inspection import hub_environment
@@ -45,12 +53,44 @@ def network_policy(
         "kind": "NetworkPolicy",
         "metadata": {"name": names.policy_name(request.service)},
         "spec": {
-            "podSelector": {"matchLabels": {LABEL_SERVICE: request.service}},
+            "podSelector": _selected(request),
             "policyTypes": ["Ingress", "Egress"],
             "ingress": _ingress(requests, templates),
             "egress": _egress(requests, site, domains_enforced),
         },
     }
+
+
+def router_policy(request: PoolRequest, site: Site) -> Manifest | None:
+    """The policy of the service's routers without labels and owner: in from anywhere, out to DNS and the engines."""
+    if not (site.network_policies and request.spec.security.network_policy):
+        return None
+    engines = [_port(ENGINE_PORT), _port(RUNTIME_PORT)]
+    return {
+        "apiVersion": NETWORK_API,
+        "kind": "NetworkPolicy",
+        "metadata": {"name": names.budget_name(request.service, ROUTER)},
+        "spec": {
+            "podSelector": {"matchLabels": _routers(request)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"ports": [_port(ENGINE_PORT), _port(ROUTER_METRICS_PORT)]}],
+            "egress": [
+                {"ports": [_port(number, kind) for kind in ("UDP", "TCP") for number in DNS_PORTS]},
+                {"to": [_members([request])], "ports": engines},
+            ],
+        },
+    }
+
+
+def _selected(request: PoolRequest) -> Manifest:
+    labels = {"matchLabels": {LABEL_SERVICE: request.service}}
+    if request.router is None:
+        return labels
+    return {**labels, "matchExpressions": [{"key": LABEL_COMPONENT, "operator": "NotIn", "values": [ROUTER]}]}
+
+
+def _routers(request: PoolRequest) -> dict[str, str]:
+    return {LABEL_SERVICE: request.service, LABEL_COMPONENT: ROUTER}
 
 
 def _ingress(requests: Sequence[PoolRequest], templates: Iterable[Mapping[str, Any]]) -> list[Manifest]:
@@ -64,9 +104,14 @@ def _ingress(requests: Sequence[PoolRequest], templates: Iterable[Mapping[str, A
         for port in container.get("ports") or []
         if "containerPort" in port
     }
-    rules: list[Manifest] = [
-        {"ports": [{"protocol": protocol, "port": port} for protocol, port in sorted(ours | theirs)]}
-    ]
+    request, opened = requests[0], ours | theirs
+    if request.router is not None:
+        # Clients go through the router; `kubectl vlm bench` asks engines by their addresses.
+        opened -= {("TCP", ENGINE_PORT)}
+    rules: list[Manifest] = [{"ports": [{"protocol": protocol, "port": port} for protocol, port in sorted(opened)]}]
+    if request.router is not None:
+        peers = [{"podSelector": {"matchLabels": of}} for of in (_routers(request), {LABEL_MEASURED: request.service})]
+        rules.append({"from": peers, "ports": [_port(ENGINE_PORT)]})
     return rules + ([{"from": [_members(requests)]}] if _grouped(requests) else [])
 
 

@@ -34,8 +34,7 @@ SHUTDOWN_MARGIN_SECONDS = 30
 
 def engine_scheme(plan: ServingPlan) -> str:
     """``https`` if the engine has a certificate (``--ssl-certfile``), else ``http``."""
-    tls = any(arg.partition("=")[0] == "--ssl-certfile" for arg in plan.engine.args)
-    return "https" if tls else "http"
+    return plan.engine.scheme
 
 
 def pod_template(plan: ServingPlan, request: PoolRequest) -> Manifest:

@@ -1,0 +1,1 @@
+"""What several pools need together: weights, and the router before them. Pure."""
