@@ -44,6 +44,8 @@ MAIN_CONTAINER: Final = "main"
 INSTALL_CONTAINER: Final = "install-runtime"
 ENGINE_PORT: Final = 8000
 RUNTIME_PORT: Final = 8001
+# On the runtime's port: 200 while the engine takes requests.
+READY_PATH: Final = "/readyz"
 
 RUNTIME_MOUNT: Final = "/opt/vlmserve"
 PLAN_MOUNT: Final = "/etc/vlmserve"

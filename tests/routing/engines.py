@@ -11,9 +11,19 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from vlm_api.names import READY_PATH
+
 # What a gateway asks an engine before it sends requests.
 MODELS = {"object": "list", "data": [{"id": "tiny", "object": "model", "created": 1, "owned_by": "sglang"}]}
 MODEL_INFO = {"model_path": "tiny", "is_generation": True, "has_image_understanding": True}
+KNOWN = {
+    READY_PATH: {"status": "ok"},
+    "/ready": {"status": "ok"},
+    "/health": {"status": "ok"},
+    "/v1/models": MODELS,
+    "/model_info": MODEL_INFO,
+    "/server_info": {"served_model_name": "tiny", "version": "0.5.23", "max_running_requests": 400},
+}
 
 
 class Engine:
@@ -72,8 +82,8 @@ def _handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
             pass
 
         def do_GET(self) -> None:
-            known = {"/v1/models": MODELS, "/model_info": MODEL_INFO}
-            self._answer(known.get(self.path.partition("?")[0], {"status": "ok"}))
+            answer = KNOWN.get(self.path.partition("?")[0])
+            self._answer(answer or {"error": "no such path"}, 200 if answer else 404)
 
         def do_POST(self) -> None:
             body = self._body()
@@ -98,9 +108,9 @@ def _handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
             self.rfile.readline()
             return body
 
-        def _answer(self, value: dict[str, Any]) -> None:
+        def _answer(self, value: dict[str, Any], code: int = 200) -> None:
             body = json.dumps(value).encode()
-            self.send_response(200)
+            self.send_response(code)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()

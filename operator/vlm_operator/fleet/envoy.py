@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
+from vlm_api.names import READY_PATH
+
 Config = dict[str, Any]
 
 HEADER: Final = "x-vlmserve-image"
@@ -228,7 +230,7 @@ def _cluster(name: str, backends: Sequence[Backend], routing: Routing, *, weight
                 "no_traffic_interval": f"{HEALTH_SECONDS}s",
                 "unhealthy_threshold": 2,
                 "healthy_threshold": 1,
-                "http_health_check": {"path": "/ready"},
+                "http_health_check": {"path": READY_PATH},
             }
         ],
         "load_assignment": {

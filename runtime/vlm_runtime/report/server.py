@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
+from vlm_api.names import READY_PATH
 from vlm_runtime.hardware import nvml
 from vlm_runtime.report import metrics
 from vlm_runtime.report.state import Probe, RuntimeState
@@ -103,7 +104,7 @@ def pages(state: RuntimeState, registry: CollectorRegistry) -> dict[str, Callabl
     """Path -> its page."""
     return {
         "/startupz": lambda: _probe(state.startup_probe()),
-        "/readyz": lambda: _probe(state.readiness_probe()),
+        READY_PATH: lambda: _probe(state.readiness_probe()),
         "/livez": lambda: _probe(state.liveness_probe()),
         "/metrics": lambda: (200, metrics.CONTENT_TYPE, metrics.exposition(registry)),
         "/report": lambda: (200, "application/json", state.report().model_dump_json(by_alias=True).encode()),

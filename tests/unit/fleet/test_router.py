@@ -6,8 +6,9 @@ import pytest
 from unit.plan.builders import REFERENCE_WORKLOAD, RUNTIME_IMAGE, cluster, node, service
 
 from vlm_api.plan import RouterPlan
-from vlm_operator.fleet.envoy import Routing
+from vlm_operator.fleet.envoy import Routing, bootstrap
 from vlm_operator.fleet.router import RoutedPool, plan_router, routing_of
+from vlm_operator.manifests import pod_template
 from vlm_operator.plan.make import make_plan
 from vlm_operator.plan.request import requests_of
 
@@ -90,3 +91,15 @@ def test_memory_grows_with_images_and_requests_and_holds_two_of_the_largest_bodi
 def test_what_a_router_cannot_do_is_refused(spec: dict[str, Any], reason: str | None) -> None:
     plan, _ = planned(workload=workload("Repeated"), **spec)
     assert [error.reason for error in plan.errors] == ([reason] if reason else [])
+
+
+def test_an_engine_is_asked_for_its_readiness_where_the_kubelet_asks() -> None:
+    request = requests_of(service(router={}))[0]
+    plan = make_plan(request, cluster(node()), runtime_image=RUNTIME_IMAGE)
+    (main,) = [c for c in pod_template(plan, request)["spec"]["containers"] if c["name"] == "main"]
+    probe = main["readinessProbe"]["httpGet"]
+    (ports,) = [[p["containerPort"] for p in main["ports"] if p["name"] == probe["port"]]]
+    (engines,) = [c for c in bootstrap(planned()[1])["static_resources"]["clusters"] if c["name"] == "engines"]
+    (endpoint,) = engines["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    assert engines["health_checks"][0]["http_health_check"]["path"] == probe["path"]
+    assert [endpoint["endpoint"]["health_check_config"]["port_value"]] == ports

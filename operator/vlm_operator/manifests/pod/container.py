@@ -15,6 +15,7 @@ from vlm_api.names import (
     MODEL_MOUNT,
     PLAN_KEY,
     PLAN_MOUNT,
+    READY_PATH,
     RUNTIME_MOUNT,
     RUNTIME_PORT,
 )
@@ -78,7 +79,7 @@ def main_container(plan: ServingPlan, request: PoolRequest) -> Manifest:
             failures=math.ceil((plan.runtime.startup_budget_seconds + STARTUP_MARGIN_SECONDS) / STARTUP_PERIOD_SECONDS),
             grace=HANG_GRACE_SECONDS,
         ),
-        "readinessProbe": _probe("/readyz", period=5, failures=2),
+        "readinessProbe": _probe(READY_PATH, period=5, failures=2),
         "livenessProbe": _probe("/livez", period=10, failures=3, grace=HANG_GRACE_SECONDS),
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", WAIT_FOR_HANDLER]}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
