@@ -16,6 +16,7 @@ SENSITIVE = (
     "spec.engine.args",
     "spec.engine.settings",
     "spec.template",
+    "spec.router.template",
     # References, in which users put the secret itself by mistake.
     "spec.model.tokenSecretRef",
     "spec.security.apiKeySecretRef",

@@ -16,6 +16,12 @@ def selector(world: World) -> dict[str, Any]:
     return dict(world.get("service")["spec"]["selector"])
 
 
+def open_to_all(world: World) -> list[int]:
+    """The ports of the engines that anybody may connect to."""
+    rules = world.get("networkpolicy", "vlm-vlm")["spec"]["ingress"]
+    return [port["port"] for rule in rules if "from" not in rule for port in rule["ports"]]
+
+
 def test_a_new_service_with_a_router_has_it_before_its_engines(world: World):
     world.apply(workload=TRAFFIC, router={})
     router = eventually(lambda: world.get("deployment", "vlm-router"))
@@ -52,10 +58,13 @@ def test_a_router_that_is_added_takes_the_address_once_it_is_ready_and_replaces_
     world.apply(workload=TRAFFIC, router={"affinity": "Image"})
     eventually(lambda: world.get("deployment", "vlm-router"))
     assert selector(world) == engines
+    assert 8000 in open_to_all(world)  # whoever enforces the policy would cut off what serves
     world.wait_for("True", "Serving")
     world.serving("vlm-router", replicas=2)
     eventually(lambda: selector(world) == TO_ROUTERS)
     world.wait_for("True", "Serving")
+    world.serving("vlm-router", replicas=1)
+    eventually(lambda: 8000 not in open_to_all(world))
     world.apply(workload=TRAFFIC)
     eventually(lambda: not world.exists("deployment", "vlm-router"))
     assert selector(world) == engines
@@ -86,6 +95,19 @@ def test_a_router_that_cannot_be_is_told_and_what_serves_stays(world: World):
     assert "every cache is off" in world.wait_for("False", "NoCacheToMeet")
     assert not world.exists("deployment", "vlm-router")
     assert selector(world) == engines
+
+
+def test_a_template_that_no_router_can_have_is_told_with_its_field_and_what_serves_stays(world: World):
+    world.starts()
+    world.serving()
+    world.wait_for("True", "Serving")
+    before = world.get("service"), world.get("networkpolicy", "vlm-vlm")
+    world.apply(
+        workload=TRAFFIC, router={"template": {"spec": {"containers": [{"name": "router", "$patch": "delete"}]}}}
+    )
+    assert "spec.router.template.spec.containers" in world.wait_for("False", "InvalidSpec")
+    assert not world.exists("deployment", "vlm-router")
+    assert (world.get("service"), world.get("networkpolicy", "vlm-vlm")) == before
 
 
 def test_shares_of_pools_follow_their_weights(world: World):

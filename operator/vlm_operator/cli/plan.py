@@ -168,7 +168,10 @@ def _document(planned: Planned) -> dict[str, Any]:
     if not planned.service.spec.pools and planned.router is None:
         return planned.plans[0].to_api()
     document = {"apiVersion": API_VERSION, "kind": "ServingPlanList", "items": [p.to_api() for p in planned.plans]}
-    return {**document, "router": planned.router.to_api()} if planned.router is not None else document
+    if planned.router is None:
+        return {**document, "findings": []}
+    router = planned.router.to_api()
+    return {**document, "findings": router.pop("findings", []), "router": router}
 
 
 def _one_or_list(documents: list[dict[str, Any]]) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _route(routing: Routing) -> Config:
         target["hash_policy"] = [{"header": {"header_name": HEADER}, "terminal": True}]
     return {
         "match": {"prefix": "/"},
-        # The key of a key only serves to choose an engine.
+        # Without affinity nothing sets it, and what a client sends is of no use.
         "request_headers_to_remove": [HEADER] if not routing.by_image else [],
         "route": {
             **target,

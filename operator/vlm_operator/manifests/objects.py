@@ -5,14 +5,21 @@ from typing import Any, Final, NamedTuple
 
 from vlm_api.names import ENGINE_PORT, PLAN_KEY, POD_TEMPLATE_KEY
 from vlm_api.plan import RouterPlan, ServingPlan
-from vlm_operator.fleet.router import RoutedPool, routing_of
+from vlm_operator.fleet.router import RoutedPool
 from vlm_operator.manifests import names
 from vlm_operator.manifests.monitor import pod_monitor
 from vlm_operator.manifests.names import Manifest
 from vlm_operator.manifests.network.policy import network_policy, router_policy
 from vlm_operator.manifests.network.site import USUAL_SITE, Site
 from vlm_operator.manifests.pod.scheduling import claim_spec, claim_template_name
-from vlm_operator.manifests.router import backends, router_budget, router_deployment, router_labels, router_selector
+from vlm_operator.manifests.router import (
+    backends,
+    router_budget,
+    router_deployment,
+    router_labels,
+    router_selector,
+    router_template,
+)
 from vlm_operator.manifests.workload import autoscaler, disruption_budget, workload
 from vlm_operator.plan.digest import stored
 from vlm_operator.plan.request import PoolRequest
@@ -37,6 +44,8 @@ class RouterPart(NamedTuple):
     """All pools that it sends requests to, also those without a plan yet."""
     answers: bool
     """Whether the service's address is the router's; otherwise it is still the engines' own, until a router is ready."""
+    closed: bool = True
+    """Whether engines take requests from the router only: not before the address has been the router's for a while."""
 
 
 def objects(
@@ -62,7 +71,8 @@ def service_objects(
     request, plans = pools[0].request, [pool.plan for pool in pools]
     enforced = all(any(s.name == MEDIA_DOMAINS and s.applied for s in plan.settings) for plan in plans)
     requests = [pool.request for pool in pools]
-    policy = network_policy(requests, site, [pool.pod_template for pool in pools], domains_enforced=enforced)
+    templates, closed = [pool.pod_template for pool in pools], router is not None and router.closed
+    policy = network_policy(requests, site, templates, domains_enforced=enforced, closed=closed)
     address = _service(plans, request)
     if router is not None and router.answers:
         address["spec"]["selector"] = router_selector(request.service)
@@ -84,9 +94,8 @@ def _router_objects(
         *(backends(r, grouped=r.spec.multinode.node_count > 1) for r in requests),
         router_deployment(
             router.plan,
-            routing_of(router.plan, router.pools),
+            router_template(router.plan, router.pools, request.service, request.router.template),
             request.service,
-            request.router.template,
             suspended=all(r.spec.suspend for r in requests),
         ),
     ]

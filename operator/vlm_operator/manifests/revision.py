@@ -78,7 +78,9 @@ def patch_to(spec: Mapping[str, Any], earlier: Mapping[str, Any]) -> Manifest:
         # A merge patch replaces lists as a whole.
         now = {pool["name"]: pool for pool in spec.get(POOLS) or []}
         kept = {name: {k: v for k, v in pool.items() if k in OUTSIDE_THE_PLAN} for name, pool in now.items()}
-        patch[POOLS] = [{**pool, **kept.get(pool["name"], {})} for pool in patch[POOLS]]
+        # Weights stand in all pools or in none; one that comes back gets requests once somebody gives it a weight.
+        new = {"weight": 0} if any("weight" in own for own in kept.values()) else {}
+        patch[POOLS] = [{**pool, **kept.get(pool["name"], new)} for pool in patch[POOLS]]
     return {SPEC: patch}
 
 

@@ -1,7 +1,7 @@
 """The router's objects: an Envoy with its configuration in its arguments, and a headless Service for each pool."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vlm_api.names import (
@@ -15,7 +15,7 @@ from vlm_api.names import (
 from vlm_api.plan import RouterPlan
 from vlm_operator.errors import InvalidInput
 from vlm_operator.fleet.envoy import CONNECTION_SECONDS, Routing, bootstrap
-from vlm_operator.fleet.router import backends_name
+from vlm_operator.fleet.router import RoutedPool, backends_name, routing_of
 from vlm_operator.manifests import names
 from vlm_operator.manifests.names import Manifest
 from vlm_operator.manifests.pod.merge import merge_template
@@ -23,7 +23,7 @@ from vlm_operator.plan.request import PoolRequest
 
 METRICS: Final = "metrics"
 CONTAINER: Final = "router"
-# The user of Envoy's distroless image.
+# Any id but root's: Envoy writes no file.
 USER_ID: Final = 65532
 # After its connections have ended by themselves, a router has nothing left to do.
 MARGIN_SECONDS: Final = 15
@@ -68,14 +68,14 @@ def backends(request: PoolRequest, *, grouped: bool) -> Manifest:
     }
 
 
-def router_deployment(
-    plan: RouterPlan, routing: Routing, service: str, template: Mapping[str, Any], *, suspended: bool
+def router_template(
+    plan: RouterPlan, pools: Sequence[RoutedPool], service: str, template: Mapping[str, Any]
 ) -> Manifest:
-    """The Deployment, without labels and owner. ``template`` is ``spec.router.template``.
+    """The PodTemplateSpec of the routers. ``template`` is ``spec.router.template``.
 
     Raises InvalidInput for a template that no pod can have.
     """
-    selector = router_selector(service)
+    routing = routing_of(plan, pools)
     drain = CONNECTION_SECONDS + routing.max_request_seconds + MARGIN_SECONDS
     ours: Manifest = {
         "metadata": {"labels": router_labels(service)},
@@ -95,27 +95,32 @@ def router_deployment(
                     "maxSkew": 1,
                     "topologyKey": "kubernetes.io/hostname",
                     "whenUnsatisfiable": "ScheduleAnyway",
-                    "labelSelector": {"matchLabels": selector},
+                    "labelSelector": {"matchLabels": router_selector(service)},
                 }
             ],
         },
     }
     merged = merge_template(ours, template, "spec.router.template")
-    if not any(c.get("name") == CONTAINER for c in merged["spec"].get("containers") or []):
+    if not any(c.get("name") == CONTAINER for c in (merged.get("spec") or {}).get("containers") or []):
         raise InvalidInput(
             "spec.router.template.spec.containers", f"the container {CONTAINER!r} is the router: remove what deletes it"
         )
     if not router_labels(service).items() <= ((merged.get("metadata") or {}).get("labels") or {}).items():
         raise InvalidInput("spec.router.template.metadata.labels", "changes labels of the operator: add others only")
+    return merged
+
+
+def router_deployment(plan: RouterPlan, template: Manifest, service: str, *, suspended: bool) -> Manifest:
+    """The Deployment, without labels and owner. ``template`` is ``router_template``."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": router_name(service)},
         "spec": {
             "replicas": 0 if suspended else plan.replicas,
-            "selector": {"matchLabels": selector},
+            "selector": {"matchLabels": router_selector(service)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": merged,
+            "template": template,
         },
     }
 

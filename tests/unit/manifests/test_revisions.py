@@ -90,3 +90,13 @@ def test_a_rollback_restores_the_earlier_spec_and_leaves_the_rest(now: dict[str,
 @pytest.mark.parametrize("spec", [{}, {"model": {"uri": "hf://a/b"}}])
 def test_nothing_changes_where_nothing_differs(spec: dict[str, Any]):
     assert patch_to(spec, spec) == {"spec": {}}
+
+
+def test_a_pool_that_comes_back_beside_weights_gets_no_requests_yet() -> None:
+    earlier = {"pools": [{"name": "main"}, {"name": "next", "concurrency": 8}]}
+    now = {"pools": [{"name": "main", "weight": 90, "replicas": 4, "concurrency": 8}]}
+    assert patch_to(now, earlier) == {
+        "spec": {
+            "pools": [{"name": "main", "weight": 90, "replicas": 4}, {"name": "next", "concurrency": 8, "weight": 0}]
+        }
+    }

@@ -10,17 +10,16 @@ from vlm_api.names import LABEL_PLAN, LABEL_POOL, ROUTER
 from vlm_api.status import VLMService
 from vlm_operator import manifests as render
 from vlm_operator.controller.service.choose import Choices
+from vlm_operator.controller.service.choose_router import RouterChoice, choose_router
 from vlm_operator.controller.service.gather import WORKLOADS, LivePool, LiveService, pool_of
 from vlm_operator.controller.service.name_conflicts import hidden_group, problem_of
 from vlm_operator.controller.status.observation import Problem
 from vlm_operator.controller.status.replicas import Replicas, replicas
-from vlm_operator.fleet.router import RoutedPool, plan_router
 from vlm_operator.kube import kinds
 from vlm_operator.kube.apply import Applied, Applier, is_handed_over
 from vlm_operator.kube.client import Json
 from vlm_operator.manifests.objects import Pool
 from vlm_operator.manifests.revision import revision, surplus
-from vlm_operator.manifests.router import router_name, router_selector
 from vlm_operator.plan.request import digest_of_pools
 from vlm_operator.plan.scale import is_number_refused
 
@@ -36,6 +35,9 @@ POOL_KINDS: Final = (
 # What pods refer to by a plan's hash, so it stays as long as such a pod may exist.
 REFERRED_KINDS: Final = (kinds.CONFIG_MAP.kind, kinds.RESOURCE_CLAIM_TEMPLATE.kind)
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+NO_ROUTER: Final = RouterChoice()
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ def act(applier: Applier, live: LiveService, choices: Choices, site: render.Site
     if live.invalid is not None:
         # The stand-in for the spec asks for nothing: how many replicas it should be is not known either.
         return Result(workloads=_workloads(live, [], Applied()))
-    manifests, history, outdated = wanted(live, choices, site), [], []
+    router = choose_router(live, choices)
+    manifests, history, outdated = wanted(live, choices, site, router), [], []
     planned = [choice.applicable.plan for choice in choices.pools if choice.applicable is not None]
     if planned:
         digest = digest_of_pools([pool.request for pool in live.pools])
@@ -63,18 +66,17 @@ def act(applier: Applier, live: LiveService, choices: Choices, site: render.Site
         outdated = surplus(live.history, history[0]["metadata"]["name"])
     applied = applier.apply([*manifests, *history], live.labelled, live.uid)
     if not applied.taken:
-        applier.remove([*unwanted(live, choices, manifests), *outdated], applied)
+        applier.remove([*unwanted(live, choices, manifests, router), *outdated], applied)
     workloads = _workloads(live, manifests, applied)
-    router, problem = router_part(live, choices)
     return Result(
         applied,
         workloads,
-        (_problem(live, workloads, applied) or problem) if planned else None,
-        replicas(workloads.get(ROUTER)) if router is not None and router.answers else None,
+        (_problem(live, workloads, applied) or router.problem) if planned else None,
+        replicas(workloads.get(ROUTER)) if router.part is not None and router.part.answers else None,
     )
 
 
-def wanted(live: LiveService, choices: Choices, site: render.Site) -> list[Json]:
+def wanted(live: LiveService, choices: Choices, site: render.Site, router: RouterChoice = NO_ROUTER) -> list[Json]:
     """The objects to apply. A pool without a new plan is held: its pods stay, and only their number follows the spec."""
     held, reused, pools = _held(live, choices), set(), []
     for pool, choice in zip(live.pools, choices.pools, strict=True):
@@ -82,11 +84,9 @@ def wanted(live: LiveService, choices: Choices, site: render.Site) -> list[Json]
         if stored is not None:
             pools.append(Pool(stored.plan, stored.pod_template, pool.request))
             reused |= {stored.plan.hash} if choice.plan_reused else set()
-    router, problem = router_part(live, choices)
-    manifests = render.objects(pools, live.owner, site, router) if pools else []
-    if problem is not None:
-        # What a refused router would replace stays: the address, and the routers that there are.
-        manifests = [m for m in manifests if not _is(m, kinds.SERVICE, live.service.name) or not live.owned]
+    manifests = render.objects(pools, live.owner, site, router.part) if pools else []
+    there = {(o["kind"], o["metadata"]["name"]) for o in live.owned}
+    manifests = [m for m in manifests if not router.keeps(m) or (m["kind"], m["metadata"]["name"]) not in there]
     manifests = [m for m in manifests if m["kind"] in SCALING_KINDS or not _is_held(m, held, live)]
     manifests = [_as_stored(m, live.owned) if _plan_of(m) in reused else m for m in manifests]
     for pool, choice in zip(live.pools, choices.pools, strict=True):
@@ -101,36 +101,13 @@ def wanted(live: LiveService, choices: Choices, site: render.Site) -> list[Json]
     return manifests
 
 
-def router_part(live: LiveService, choices: Choices) -> tuple[render.RouterPart | None, Problem | None]:
-    """The router as it is wanted, or why there can be none; neither if the spec has none."""
-    router = live.pools[0].request.router
-    if router is None:
-        return None, None
-    plans = [c.applicable or p.stored for p, c in zip(live.pools, choices.pools, strict=True)]
-    pools = [RoutedPool(p.request, s.plan if s is not None else None) for p, s in zip(live.pools, plans, strict=True)]
-    plan = plan_router(router, pools)
-    if plan.errors:
-        first = plan.errors[0]
-        return None, Problem(first.reason, first.message)
-    address = next((o for o in live.owned if _is(o, kinds.SERVICE, live.service.name)), None)
-    deployment = next((o for o in live.owned if _is(o, kinds.DEPLOYMENT, router_name(live.service.name))), None)
-    # A Service that reaches engines goes on doing so until a router is ready.
-    routed = address is None or address["spec"].get("selector") == router_selector(live.service.name)
-    answers = routed or replicas(deployment).available > 0
-    return render.RouterPart(plan, pools, answers), None
-
-
-def _is(manifest: Json, kind: kinds.Kind, name: str) -> bool:
-    return bool(manifest["kind"] == kind.kind and manifest["metadata"]["name"] == name)
-
-
-def unwanted(live: LiveService, choices: Choices, manifests: Sequence[Json]) -> list[Json]:
+def unwanted(
+    live: LiveService, choices: Choices, manifests: Sequence[Json], router: RouterChoice = NO_ROUTER
+) -> list[Json]:
     """Objects of ours that neither the spec nor, for plans and claim templates, a pod or an older revision needs."""
     held, names = _held(live, choices), {(m["kind"], m["metadata"]["name"]) for m in manifests}
     scaled = held & {pool.name for pool in live.pools if pool.stored is not None}
-    extra = [o for o in live.owned if (o["kind"], o["metadata"]["name"]) not in names]
-    if router_part(live, choices)[1] is not None:
-        extra = [o for o in extra if pool_of(o["metadata"]) != ROUTER and not _is(o, kinds.SERVICE, live.service.name)]
+    extra = [o for o in live.owned if (o["kind"], o["metadata"]["name"]) not in names and not router.keeps(o)]
     extra = [
         o
         for o in extra

@@ -39,11 +39,13 @@ def network_policy(
     templates: Iterable[Mapping[str, Any]] = (),
     *,
     domains_enforced: bool = False,
+    closed: bool = False,
 ) -> Manifest | None:
     """The policy of all pools, at least one, without labels and owner; None if it is switched off.
 
     ``templates``: those of the pods; none before there is a plan. ``domains_enforced``: whether every engine gets
-    ``spec.security.allowedMediaDomains`` and fetches images from nowhere else.
+    ``spec.security.allowedMediaDomains`` and fetches images from nowhere else. ``closed``: whether engines take requests from
+    the router only.
     """
     request = requests[0]
     if not (site.network_policies and request.spec.security.network_policy):
@@ -55,7 +57,7 @@ def network_policy(
         "spec": {
             "podSelector": _selected(request),
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": _ingress(requests, templates),
+            "ingress": _ingress(requests, templates, closed=closed),
             "egress": _egress(requests, site, domains_enforced),
         },
     }
@@ -93,7 +95,9 @@ def _routers(request: PoolRequest) -> dict[str, str]:
     return {LABEL_SERVICE: request.service, LABEL_COMPONENT: ROUTER}
 
 
-def _ingress(requests: Sequence[PoolRequest], templates: Iterable[Mapping[str, Any]]) -> list[Manifest]:
+def _ingress(
+    requests: Sequence[PoolRequest], templates: Iterable[Mapping[str, Any]], *, closed: bool
+) -> list[Manifest]:
     """The ports of engine, runtime and the user's template from anywhere; with groups every other port from the engine's pods."""
     ours = {("TCP", ENGINE_PORT), ("TCP", RUNTIME_PORT)}
     theirs = {
@@ -105,11 +109,11 @@ def _ingress(requests: Sequence[PoolRequest], templates: Iterable[Mapping[str, A
         if "containerPort" in port
     }
     request, opened = requests[0], ours | theirs
-    if request.router is not None:
+    if closed:
         # Clients go through the router; `kubectl vlm bench` asks engines by their addresses.
         opened -= {("TCP", ENGINE_PORT)}
     rules: list[Manifest] = [{"ports": [{"protocol": protocol, "port": port} for protocol, port in sorted(opened)]}]
-    if request.router is not None:
+    if closed:
         peers = [{"podSelector": {"matchLabels": of}} for of in (_routers(request), {LABEL_MEASURED: request.service})]
         rules.append({"from": peers, "ports": [_port(ENGINE_PORT)]})
     return rules + ([{"from": [_members(requests)]}] if _grouped(requests) else [])
